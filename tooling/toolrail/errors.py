@@ -34,6 +34,9 @@ is the same. Above: every module. Below: nothing.
     ├── DoorbellInvalid             a broker message that is not ours, or forged
     ├── WaitTimeout                 the caller's patience ended, the call goes on (retryable)
     ├── Closed                      used after its own `close()`
+    ├── ClusterError                the cluster of this machine (`toolrail up`)
+    │   ├── ClusterRunning          one is up in this folder already
+    │   └── ClusterStartFailed      a process of it never became ready
     ├── ToolError                   raised by a tool: becomes a recoverable result the model reads
     └── SystemFailure               raised by a tool: what no other call could repair; ends the run
 
@@ -295,6 +298,24 @@ class Closed(ToolrailError):
     """This object was closed. Open a new one."""
 
     code = "client.closed"
+
+
+class ClusterError(ToolrailError):
+    """The cluster on this machine cannot be used. Read the lines of its processes above."""
+
+    code = "cluster.error"
+
+
+class ClusterRunning(ClusterError):
+    """A cluster is up in this folder already. Stop it, or set another TOOLRAIL_STATE_DIR."""
+
+    code = "cluster.running"
+
+
+class ClusterStartFailed(ClusterError):
+    """A process of the cluster never became ready. Read what it printed, and start again."""
+
+    code = "cluster.start_failed"
 
 
 class ToolError(ToolrailError):
