@@ -1,0 +1,303 @@
+"""Hold the error rows of what built-in tools answer; data, nothing else.
+
+Is: one `ErrorInfo` per code. Is not: a lookup (`errors.py`).
+Above: `errors.py`. Below: `_error_info.py`.
+"""
+
+from toolrail_schemas._error_info import ErrorClass, ErrorInfo
+
+_RECOVERABLE = ErrorClass.RECOVERABLE
+_SYSTEM = ErrorClass.SYSTEM
+
+TOOL_ROWS: tuple[ErrorInfo, ...] = (
+    ErrorInfo(
+        "patch.context_mismatch",
+        _RECOVERABLE,
+        "A chunk of the patch does not match the file.",
+        "Read the file again and build the patch from its present lines.",
+        2,
+    ),
+    ErrorInfo(
+        "patch.ambiguous",
+        _RECOVERABLE,
+        "A chunk of the patch matches several places.",
+        "Add more context lines or an @@ anchor so that only one place matches.",
+        3,
+    ),
+    ErrorInfo(
+        "patch.malformed",
+        _RECOVERABLE,
+        "The patch is not in the expected format.",
+        "Send it again between *** Begin Patch and *** End Patch; the message names the line.",
+        4,
+    ),
+    ErrorInfo(
+        "patch.truncated",
+        _RECOVERABLE,
+        "The patch ends before *** End Patch.",
+        "Send the whole patch again, or split it into smaller ones.",
+        4,
+    ),
+    ErrorInfo(
+        "patch.target_exists",
+        _RECOVERABLE,
+        "The patch would create or move onto a file that exists.",
+        "Update the existing file, or choose another path.",
+        5,
+    ),
+    ErrorInfo(
+        "patch.file_not_found",
+        _RECOVERABLE,
+        "The patch changes a file that does not exist.",
+        "List the files and use an existing path, or add the file instead.",
+    ),
+    ErrorInfo(
+        "patch.anchor_not_found",
+        _RECOVERABLE,
+        "An @@ anchor of the patch is not in the file.",
+        "Read the file again and use a line that is there.",
+    ),
+    ErrorInfo(
+        "patch.out_of_order",
+        _RECOVERABLE,
+        "A chunk matches only before the chunk that precedes it.",
+        "Put the chunks in the order of the file.",
+    ),
+    ErrorInfo(
+        "patch.already_applied",
+        _RECOVERABLE,
+        "The file already has the lines the patch adds.",
+        "Read the file; there may be nothing left to do.",
+    ),
+    ErrorInfo(
+        "patch.no_change",
+        _RECOVERABLE,
+        "The patch changes nothing.",
+        "Do not send it again; continue.",
+    ),
+    ErrorInfo(
+        "patch.empty",
+        _RECOVERABLE,
+        "The patch has no operation.",
+        "Add at least one Add, Update or Delete section.",
+    ),
+    ErrorInfo(
+        "patch.empty_update",
+        _RECOVERABLE,
+        "An Update section has no chunk.",
+        "Add a chunk, or a Move to line.",
+    ),
+    ErrorInfo(
+        "patch.too_large",
+        _RECOVERABLE,
+        "The patch or a file it changes is too large.",
+        "Split the change into smaller patches.",
+    ),
+    ErrorInfo(
+        "patch.unsupported",
+        _RECOVERABLE,
+        "The patch asks for something that is not supported, such as a symlink or binary data.",
+        "Use text changes only.",
+    ),
+    ErrorInfo(
+        "workspace.path_escape",
+        _SYSTEM,
+        "A path leaves the workspace.",
+        "The run was stopped; use only paths inside the workspace.",
+        6,
+    ),
+    ErrorInfo(
+        "workspace.symlink_refused",
+        _RECOVERABLE,
+        "The path goes through a symlink.",
+        "Use the real path of the file.",
+        8,
+    ),
+    ErrorInfo(
+        "workspace.invalid_path",
+        _RECOVERABLE,
+        "The path is not a valid workspace path.",
+        "Use a relative path inside the workspace, such as output/report.md.",
+        9,
+    ),
+    ErrorInfo(
+        "workspace.file_not_found",
+        _RECOVERABLE,
+        "The file does not exist.",
+        "List the files to find the right path.",
+        10,
+    ),
+    ErrorInfo(
+        "workspace.path_not_visible",
+        _RECOVERABLE,
+        "This path is not visible in this run.",
+        "List the files and use one of those.",
+        11,
+    ),
+    ErrorInfo(
+        "workspace.path_not_writable",
+        _RECOVERABLE,
+        "This path may not be written in this run.",
+        "Write under a writable root, such as output/.",
+        11,
+    ),
+    ErrorInfo(
+        "workspace.stale_file",
+        _RECOVERABLE,
+        "The file changed since it was read.",
+        "Read it again, then repeat the change on its present content.",
+        12,
+    ),
+    ErrorInfo(
+        "workspace.not_text",
+        _RECOVERABLE,
+        "The file is not UTF-8 text.",
+        "Use its file reference, or choose a text file.",
+        13,
+    ),
+    ErrorInfo(
+        "workspace.read_too_large",
+        _RECOVERABLE,
+        "The file is too large to be read whole.",
+        "Read a range of lines.",
+        14,
+    ),
+    ErrorInfo(
+        "workspace.io_failed",
+        _SYSTEM,
+        "The workspace storage failed.",
+        "The run was stopped; tell the user that the disk of the service failed.",
+        15,
+    ),
+    ErrorInfo(
+        "workspace.rollback_failed",
+        _SYSTEM,
+        "A failed change could not be undone.",
+        "The run was stopped; the workspace needs an operator.",
+        16,
+    ),
+    ErrorInfo(
+        "workspace.manifest_incomplete",
+        _RECOVERABLE,
+        "Files that were promised are missing.",
+        "Write the files the message lists, then finish again.",
+        18,
+    ),
+    ErrorInfo(
+        "workspace.calls_pending",
+        _RECOVERABLE,
+        "Other calls of this turn have not ended.",
+        "Finish alone, in a turn after they ended.",
+    ),
+    ErrorInfo(
+        "workspace.already_exists",
+        _RECOVERABLE,
+        "The file already exists.",
+        "Use mode replace, or choose another path.",
+    ),
+    ErrorInfo(
+        "workspace.write_requires_read",
+        _RECOVERABLE,
+        "An existing file can be replaced only after it was read.",
+        "Read the file first, then write.",
+    ),
+    ErrorInfo(
+        "workspace.mixed_read_range",
+        _RECOVERABLE,
+        "Line and character ranges were mixed.",
+        "Use start_line and line_count, or start_char and max_chars, not both.",
+    ),
+    ErrorInfo(
+        "workspace.invalid_range",
+        _RECOVERABLE,
+        "The range lies outside the file.",
+        "Use a range inside the totals that the message gives.",
+    ),
+    ErrorInfo(
+        "workspace.path_is_directory",
+        _RECOVERABLE,
+        "The path is a directory.",
+        "Name a file inside it, or list it.",
+    ),
+    ErrorInfo(
+        "workspace.not_a_directory",
+        _RECOVERABLE,
+        "A part of the path is a file, not a directory.",
+        "List the files and correct the path.",
+    ),
+    ErrorInfo(
+        "workspace.not_regular_file",
+        _RECOVERABLE,
+        "The path is not a regular file.",
+        "Choose a regular file.",
+    ),
+    ErrorInfo(
+        "checkpoint.create_failed",
+        _SYSTEM,
+        "The change was made but no checkpoint could be stored.",
+        "The run was stopped; the storage needs an operator.",
+        17,
+    ),
+    ErrorInfo(
+        "chat.invalid_cursor",
+        _RECOVERABLE,
+        "The cursor is not valid.",
+        "Start again with chat.read_history_tail.",
+        51,
+    ),
+    ErrorInfo(
+        "chat.stale_cursor",
+        _RECOVERABLE,
+        "The chat changed since the cursor was made.",
+        "Start again with chat.read_history_tail.",
+        51,
+    ),
+    ErrorInfo(
+        "chat.empty_query",
+        _RECOVERABLE,
+        "The query has no word to search for.",
+        "Search for a word or a phrase.",
+    ),
+    ErrorInfo(
+        "skill.read_budget_exhausted",
+        _RECOVERABLE,
+        "The characters allowed for reading skills are used up.",
+        "Continue with what was read.",
+        52,
+    ),
+    ErrorInfo(
+        "skill.not_found",
+        _RECOVERABLE,
+        "There is no such skill.",
+        "List the skills and use one of those.",
+    ),
+    ErrorInfo(
+        "skill.section_not_found",
+        _RECOVERABLE,
+        "The skill has no such section.",
+        "Use a heading of the outline in the message.",
+    ),
+    ErrorInfo(
+        "skill.invalid_path",
+        _RECOVERABLE,
+        "The path is not a file of this skill.",
+        "List the files of the skill.",
+    ),
+    ErrorInfo(
+        "skill.not_text", _RECOVERABLE, "The file of the skill is not text.", "Choose a text file."
+    ),
+    ErrorInfo(
+        "worldinfo.activation_unavailable",
+        _RECOVERABLE,
+        "No world info was activated in this run.",
+        "Continue without it.",
+        53,
+    ),
+    ErrorInfo(
+        "worldinfo.snapshot_invalid",
+        _SYSTEM,
+        "The stored world info cannot be read.",
+        "The run was stopped; the snapshot must be made again.",
+        53,
+    ),
+)
