@@ -1,0 +1,9 @@
+"""Run the CLI as `python -m toolrail`, which works without the console script on PATH.
+
+Is: one line. Is not: the CLI (`toolrail.cli.main`).
+Above: the supervisor starts workers this way. Below: `toolrail.cli.main`.
+"""
+
+from toolrail.cli.main import main
+
+main()

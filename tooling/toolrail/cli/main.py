@@ -1,0 +1,142 @@
+"""The `toolrail` program: find the command, run it, turn every end into an exit code.
+
+Is: the process edge of the CLI. Is not: any command (`catalogue.py` knows them by name).
+Above: the console script and `python -m toolrail`. Below: `catalogue.py`, typer.
+
+Exit codes: 0 done; 1 failed, with one sentence on standard error; 64 wrong usage (not 2, which is
+the answer "policy" of `toolrail try` and `toolrail call`); 130 interrupted.
+"""
+
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+import typer
+
+from toolrail.cli.catalogue import Command, Entry, all_commands
+from toolrail.cli.options import CommandExit, GlobalOptions
+from toolrail.errors import ConfigError, ToolrailError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 64
+EXIT_INTERRUPTED = 130
+_TYPER_USAGE = 2
+
+
+def main() -> None:
+    """Run the command line of this process and end it with the command's exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str], *, commands: Mapping[str, Entry] | None = None) -> int:
+    """Run one command line and return its exit code; no exception leaves it.
+
+    Args:
+        arguments: The words after the program's name.
+        commands: What can be run, by name; None is everything installed.
+    """
+    is_debugging = "--debug" in arguments
+    try:
+        app = build_app(arguments, all_commands() if commands is None else commands)
+        app(args=list(arguments), prog_name="toolrail")
+    except CommandExit as end:
+        return end.code
+    except SystemExit as end:
+        return _exit_code(end)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except ToolrailError as error:
+        _tell(error, is_debugging=is_debugging)
+        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001  # the process edge: no traceback reaches a user
+        _tell_bug(error, is_debugging=is_debugging)
+        return EXIT_FAILED
+    return 0
+
+
+def build_app(arguments: Sequence[str], commands: Mapping[str, Entry]) -> typer.Typer:
+    """Return the app for this command line: the command it names is loaded, all others named."""
+    app = typer.Typer(
+        name="toolrail",
+        help="Governed tool calls for AI agents, on a real message queue.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_global_options)
+    wanted = next((word for word in arguments if word in commands), None)
+    for name, entry in commands.items():
+        if name == wanted:
+            _mount(app, name, entry.load())
+        elif wanted is None:
+            _mount_name(app, entry)
+    return app
+
+
+def _mount(app: typer.Typer, name: str, command: Command) -> None:
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
+
+
+def _mount_name(app: typer.Typer, entry: Entry) -> None:
+    """List a command in the help; it is never run, since no argument names it."""
+    app.command(entry.name, help=entry.help())(_placeholder)
+
+
+def _placeholder() -> None:
+    return None
+
+
+def _global_options(
+    context: typer.Context,
+    *,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks and debug logging.")] = False,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(help="Lowest level that is written. [TOOLRAIL_LOG_LEVEL]"),
+    ] = None,
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        typer.Option(help="Text or JSON lines. [TOOLRAIL_LOG_FORMAT]"),
+    ] = None,
+) -> None:
+    level = "debug" if debug and log_level is None else log_level
+    context.obj = GlobalOptions(is_debugging=debug, log_level=level, log_format=log_format)
+
+
+def _exit_code(end: SystemExit) -> int:
+    match end.code:
+        case None:
+            return 0
+        case int(code) if code == _TYPER_USAGE:
+            return EXIT_USAGE
+        case int(code):
+            return code
+        case text:
+            typer.secho(text, err=True, fg=typer.colors.RED)
+            return EXIT_FAILED
+
+
+def _tell(error: ToolrailError, *, is_debugging: bool) -> None:
+    """Say what happened in one red line, and below it what to do."""
+    if is_debugging:
+        traceback.print_exception(error)
+    message, fix = str(error), None
+    if isinstance(error, ConfigError) and error.fix is not None:
+        message, fix = message.removesuffix(error.fix).rstrip(), error.fix
+    first, *rest = message.splitlines() or [error.code]
+    typer.secho(f"error: {first}", err=True, fg=typer.colors.RED)
+    for line in (*rest, *(() if fix is None else (f"fix: {fix}",))):
+        typer.secho(f"  {line}", err=True)
+
+
+def _tell_bug(error: Exception, *, is_debugging: bool) -> None:
+    if is_debugging:
+        traceback.print_exception(error)
+    typer.secho(f"error: {type(error).__name__}: {error}", err=True, fg=typer.colors.RED)
+    hint = "this is a bug of Toolrail; run it again with `toolrail --debug …` and report the trace"
+    if not is_debugging:
+        typer.secho(f"  {hint}", err=True)
