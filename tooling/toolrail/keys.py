@@ -1,0 +1,139 @@
+"""Spell every Redis key, once.
+
+Is: the patterns of DESIGN 2.1 and which of them are permanent. Is not: who writes them (each Lua
+file lists the keys it touches). Above: the ledger, the registry, the worker. Below: nothing.
+"""
+
+from dataclasses import dataclass
+
+PERMANENT: tuple[str, ...] = (
+    "journal:all",
+    "queued:*",
+    "leases",
+    "deadlines",
+    "approvals",
+    "runs",
+    "ending",
+    "dead_letters",
+    "rings",
+    "totals",
+    "registry:version",
+    "builtin",
+    "mcp",
+    "extension",
+    "_kombu.binding.*",
+)
+"""Keys without a TTL, as globs after the prefix. Every other key has one after its run's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Redis keys under one prefix, such as `toolrail:`."""
+
+    prefix: str
+
+    def run(self, run_id: str) -> str:
+        """Return the hash of one run."""
+        return f"{self.prefix}run:{run_id}"
+
+    def call(self, run_id: str, call_key: str) -> str:
+        """Return the hash of one call."""
+        return f"{self.prefix}run:{run_id}:call:{call_key}"
+
+    def journal(self, run_id: str) -> str:
+        """Return the stream whose entry ids are the sequence numbers of one run."""
+        return f"{self.prefix}run:{run_id}:journal"
+
+    def open_calls(self, run_id: str) -> str:
+        """Return the set of call keys that have no outcome yet."""
+        return f"{self.prefix}run:{run_id}:open"
+
+    def run_name(self, tenant_digest: str, name: str) -> str:
+        """Return the index from a tenant's own name for a run to its id."""
+        return f"{self.prefix}run_name:{tenant_digest}:{name}"
+
+    def inbox(self, client: str) -> str:
+        """Return the stream of outcomes for one client process."""
+        return f"{self.prefix}inbox:{client}"
+
+    def nudge(self, worker: str) -> str:
+        """Return the stream of cancel hints for one worker."""
+        return f"{self.prefix}nudge:{worker}"
+
+    def queued(self, queue: str) -> str:
+        """Return the zset of queued calls by ring number."""
+        return f"{self.prefix}queued:{queue}"
+
+    def queue(self, queue: str) -> str:
+        """Return the list of doorbells that kombu pops from."""
+        return f"{self.prefix}{queue}"
+
+    def blob(self, sha256: str) -> str:
+        """Return the string of one large argument or result."""
+        return f"{self.prefix}blob:{sha256}"
+
+    def policy(self, policy_hash: str) -> str:
+        """Return the string of one frozen policy snapshot."""
+        return f"{self.prefix}policy:{policy_hash}"
+
+    def registry(self, queue: str, owner: str) -> str:
+        """Return the hash of the tools one owner offers: tool name to spec."""
+        return f"{self.prefix}registry:{queue}:{owner}"
+
+    def registry_owners(self, queue: str) -> str:
+        """Return the zset of a queue's owners by expiry, ms."""
+        return f"{self.prefix}registry:{queue}"
+
+    def live(self, queue: str, owner: str) -> str:
+        """Return the zset of the workers that can execute an owner's tools, by expiry, ms."""
+        return f"{self.prefix}live:{queue}:{owner}"
+
+    @property
+    def registry_version(self) -> str:
+        """The counter that moves whenever a registry entry changes."""
+        return f"{self.prefix}registry:version"
+
+    @property
+    def journal_all(self) -> str:
+        """The stream of (run, seq, type, call_key) over all runs."""
+        return f"{self.prefix}journal:all"
+
+    @property
+    def leases(self) -> str:
+        """The zset of running calls by lease end, ms."""
+        return f"{self.prefix}leases"
+
+    @property
+    def deadlines(self) -> str:
+        """The zset of waiting calls by deadline, ms."""
+        return f"{self.prefix}deadlines"
+
+    @property
+    def approvals(self) -> str:
+        """The zset of parked calls by expiry, ms."""
+        return f"{self.prefix}approvals"
+
+    @property
+    def runs(self) -> str:
+        """The zset of open runs by last activity, ms."""
+        return f"{self.prefix}runs"
+
+    @property
+    def ending(self) -> str:
+        """The zset of runs that wait for their last call to end."""
+        return f"{self.prefix}ending"
+
+    @property
+    def dead_letters(self) -> str:
+        """The zset of calls whose attempts are used up."""
+        return f"{self.prefix}dead_letters"
+
+    @property
+    def totals(self) -> str:
+        """The hash of fleet counters."""
+        return f"{self.prefix}totals"
+
+    @property
+    def reaper_leader(self) -> str:
+        """The string that names the one reaper at work; it expires."""
+        return f"{self.prefix}reaper:leader"

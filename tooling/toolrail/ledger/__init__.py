@@ -1,0 +1,45 @@
+"""Hold the truth of runs and calls in Redis.
+
+Is: the package of records, scripts and readers. Is not: decisions. Above: dispatcher, worker,
+reaper, client. Below: `redis_io`, `keys`, the schemas.
+"""
+
+from toolrail.ledger.journal import JournalReader
+from toolrail.ledger.ledger import Ledger
+from toolrail.ledger.reader import Due, LedgerReader, unaccounted
+from toolrail.ledger.records import (
+    CLAIM_FIELDS,
+    Claim,
+    Closed,
+    Dispatched,
+    Ending,
+    EventLine,
+    Held,
+    NewCall,
+    Outcome,
+    Refusal,
+    Renewal,
+    RunEnd,
+    StoredCall,
+)
+
+__all__ = [
+    "CLAIM_FIELDS",
+    "Claim",
+    "Closed",
+    "Dispatched",
+    "Due",
+    "Ending",
+    "EventLine",
+    "Held",
+    "JournalReader",
+    "Ledger",
+    "LedgerReader",
+    "NewCall",
+    "Outcome",
+    "Refusal",
+    "Renewal",
+    "RunEnd",
+    "StoredCall",
+    "unaccounted",
+]

@@ -1,0 +1,123 @@
+"""Read a run's journal: whole, from a number on, or as it is written.
+
+Is: stream entries to `JournalEvent`, with a check that no number is missing. Is not: writing
+(the ledger's scripts append). Above: client, CLI. Below: `redis_io`, the schemas.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import cast
+
+import orjson
+from redis.asyncio import Redis
+
+from toolrail.errors import JournalGap
+from toolrail.keys import Keys
+from toolrail.redis_io import command, retrying, xread
+from toolrail_schemas import JournalEvent, JsonObject, UnknownEvent, format_timestamp, parse_event
+
+READ_MAX = 500
+"""Most events of one read. Source: semantics 2.2."""
+BLOCK_MS = 1000
+
+RUN_ENDS = frozenset({"run_completed", "run_failed", "run_cancelled"})
+
+
+class JournalReader:
+    """The journals of one cell.
+
+    Args:
+        redis: For reads that answer at once.
+        blocking: For reads that wait; its socket has no read timeout.
+        prefix: Key prefix.
+        deadline_s: Patience while Redis is away.
+    """
+
+    def __init__(self, redis: Redis, blocking: Redis, *, prefix: str, deadline_s: float) -> None:
+        self._redis = redis
+        self._blocking = blocking
+        self._keys = Keys(prefix)
+        self._deadline_s = deadline_s
+
+    async def read(
+        self, run_id: str, *, after_seq: int = 0, limit: int = READ_MAX
+    ) -> list[JournalEvent | UnknownEvent]:
+        """Return up to `limit` (1..500) events after a sequence number, in order.
+
+        Raises:
+            JournalGap: A number is missing.
+        """
+        key = self._keys.journal(run_id)
+        reply = await retrying(
+            lambda: command(
+                self._redis, "XRANGE", key, f"({after_seq}-0", "+", "COUNT", min(limit, READ_MAX)
+            ),
+            deadline_s=self._deadline_s,
+        )
+        entries = cast("Sequence[tuple[str, Mapping[str, str]]]", reply)
+        return _checked(run_id, entries, after_seq)
+
+    async def follow(
+        self, run_id: str, *, after_seq: int = 0
+    ) -> AsyncIterator[JournalEvent | UnknownEvent]:
+        """Yield every event after a number, old and new, until the run has ended.
+
+        Resume with the last `seq` seen and nothing is missed.
+        """
+        key, last = self._keys.journal(run_id), after_seq
+        while True:
+            entries = await retrying(
+                lambda last=last: xread(  # type: ignore[misc]
+                    self._blocking, {key: f"{last}-0"}, count=READ_MAX, block_ms=BLOCK_MS
+                ),
+                deadline_s=self._deadline_s,
+            )
+            found = [(entry, fields) for _, entry, fields in entries]
+            for event in _checked(run_id, found, last):
+                last = event.seq
+                yield event
+                if event.type in RUN_ENDS:
+                    return
+
+
+def _checked(
+    run_id: str, entries: Sequence[tuple[str, Mapping[str, str]]], after_seq: int
+) -> list[JournalEvent | UnknownEvent]:
+    events: list[JournalEvent | UnknownEvent] = []
+    expected = after_seq + 1
+    for entry_id, fields in entries:
+        seq = int(entry_id.partition("-")[0])
+        if seq != expected:
+            raise JournalGap(
+                f"The journal of {run_id} jumps from {expected - 1} to {seq}. "
+                "Stop using the run and restore Redis from a backup."
+            )
+        events.append(parse_event(_envelope(run_id, seq, fields)))
+        expected += 1
+    return events
+
+
+def _envelope(run_id: str, seq: int, fields: Mapping[str, str]) -> dict[str, object]:
+    payload = cast("JsonObject", orjson.loads(fields["p"]))
+    causality: dict[str, object] = {}
+    if "call" in fields:
+        turn = int(fields["turn"])
+        causality = {"call_id": fields["call_id"], "turn": turn}
+        payload = {
+            **payload,
+            "call_id": fields["call_id"],
+            "call_key": fields["call"],
+            "name": fields["name"],
+            "turn": turn,
+        }
+    kind, _, actor_id = fields["actor"].partition(":")
+    return {
+        "seq": seq,
+        "event_id": fields["id"],
+        "run_id": run_id,
+        "ts": format_timestamp(int(float(fields["ts"]))),
+        "level": fields["level"],
+        "type": fields["type"],
+        "payload": payload,
+        "causality": causality,
+        "actor": {"kind": kind, "id": actor_id},
+    }

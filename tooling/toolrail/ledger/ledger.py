@@ -1,0 +1,361 @@
+"""The truth of every call, changed by one atomic step at a time.
+
+Is: the Python face of the Lua scripts; turns their status words into values and errors. Is not:
+policy, results' content, or reading at large (`reader.py`, `journal.py`). Above: dispatcher,
+worker, reaper, client. Below: `scripts.py` and the Lua files, which hold the state machine.
+
+Every method is idempotent and retries while Redis is away, up to `deadline_s`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+from pydantic import JsonValue
+from redis.asyncio import Redis
+
+from toolrail.errors import (
+    ApprovalConflict,
+    CallConflict,
+    CallNotFound,
+    JournalAppendFailed,
+    JournalConflict,
+    LedgerError,
+    RunClosed,
+    RunConflict,
+    RunNotFound,
+)
+from toolrail.ledger.records import (
+    CLAIM_FIELDS,
+    Claim,
+    Closed,
+    Dispatched,
+    Ending,
+    EventLine,
+    Held,
+    NewCall,
+    Refusal,
+    Renewal,
+    RunEnd,
+)
+from toolrail.ledger.scripts import Scripts, strings
+from toolrail.redis_io import Argument
+
+RENEWALS = {"1": Renewal.KEPT, "0": Renewal.LOST, "2": Renewal.CANCEL}
+NO_CAP = -1
+
+
+class Ledger:
+    """All writes to runs and calls."""
+
+    def __init__(self, redis: Redis, *, prefix: str, deadline_s: float) -> None:
+        self._scripts = Scripts(redis, prefix=prefix)
+        self._deadline_s = deadline_s
+
+    async def open_run(
+        self,
+        run_id: str,
+        *,
+        digest: str,
+        fields: Mapping[str, str | int],
+        created: Mapping[str, JsonValue],
+        snapshot: Mapping[str, JsonValue],
+    ) -> None:
+        """The run is open and its first two events stand in its journal.
+
+        Raises:
+            RunConflict: The id is taken by a run with another spec.
+            JournalAppendFailed: The journal refused.
+        """
+        reply = await self._call(
+            "open_run", run_id, digest, _json(created), _json(snapshot), *_flat(fields)
+        )
+        match reply[0]:
+            case "OK" | "DUP":
+                return
+            case "CONFLICT":
+                raise RunConflict
+            case _:
+                raise _refused(reply, run_id)
+
+    async def dispatch(self, call: NewCall, *, deadline_s: float | None = None) -> Dispatched:
+        """The call stands in the ledger with its whole history before the queue.
+
+        Raises:
+            RunNotFound: There is no such run.
+            RunClosed: The run takes no more calls.
+            CallConflict: The key was used for another content.
+            JournalAppendFailed: The journal refused; the run is failed.
+            AdmissionClosed: Redis is out of memory.
+            RedisUnavailable: No answer in time; dispatching again is safe.
+        """
+        end = call.ending
+        flat = _flat(call.fields)
+        reply = await self._call(
+            "dispatch",
+            call.run_id,
+            call.call_key,
+            call.digest,
+            call.state,
+            NO_CAP if call.cap_run is None else call.cap_run,
+            NO_CAP if call.cap_turn is None else call.cap_turn,
+            call.deadline_ms,
+            call.envelope,
+            call.drift,
+            end.run_end if end else "",
+            end.run_end_code if end else "",
+            end.outcome if end else "",
+            end.error_class if end else "",
+            end.error_code if end else "",
+            end.inbox_result if end else "",
+            call.approval_ms,
+            int(call.alone),
+            flat[0],
+            len(call.events),
+            *flat[1:],
+            *_triples(call.events),
+            deadline_s=deadline_s,
+        )
+        match reply[0]:
+            case "OK":
+                return Dispatched("accepted", call.state)
+            case "DUP":
+                return Dispatched("duplicate", reply[1])
+            case "BUDGET":
+                return _over_budget(reply[1])
+            case "CALLS_PENDING":
+                return Dispatched("calls_pending")
+            case _:
+                raise _refused(reply, call.run_id)
+
+    async def approve(
+        self,
+        run_id: str,
+        call_key: str,
+        *,
+        by: str,
+        payload: Mapping[str, JsonValue],
+        cap_run: int | None,
+        cap_turn: int | None,
+        envelope: str,
+        args_sha256: str,
+        spec_hash: str,
+    ) -> Dispatched:
+        """The parked call is approved, has its budget and is queued.
+
+        Raises:
+            ApprovalConflict: Decided otherwise, too late, or for other arguments.
+            RunClosed, CallNotFound, JournalAppendFailed: As named.
+        """
+        reply = await self._call(
+            "approve",
+            run_id,
+            call_key,
+            by,
+            _json(payload),
+            NO_CAP if cap_run is None else cap_run,
+            NO_CAP if cap_turn is None else cap_turn,
+            envelope,
+            args_sha256,
+            spec_hash,
+        )
+        match reply[0]:
+            case "OK":
+                return Dispatched("accepted", "queued")
+            case "DUP":
+                return Dispatched("duplicate", "queued")
+            case "BUDGET":
+                return _over_budget(reply[1])
+            case "CONFLICT" | "EXPIRED" | "SUPERSEDED":
+                raise ApprovalConflict
+            case _:
+                raise _refused(reply, run_id)
+
+    async def claim(
+        self, run_id: str, call_key: str, *, attempt: int, nonce: str, worker: str, lease_ms: int
+    ) -> Claim | Refusal:
+        """The attempt belongs to this worker until its lease ends, or the reason why not."""
+        reply = await self._call(
+            "claim", run_id, call_key, attempt, nonce, worker, lease_ms, *CLAIM_FIELDS
+        )
+        if reply[0] != "OK":
+            return Refusal(reply[0])
+        fields: dict[str, str] = dict(zip(CLAIM_FIELDS, reply[3:], strict=True))
+        return Claim(run_id, call_key, int(reply[1]), int(reply[2]), fields)
+
+    async def renew(
+        self, held: Sequence[Held], *, lease_ms: int, deadline_s: float | None = None
+    ) -> list[Renewal]:
+        """All leases last `lease_ms` from now; per call, in order, whether it is still ours."""
+        args: list[Argument] = []
+        for call in held:
+            args += (call.run_id, call.call_key, call.fence)
+        reply = await self._call("renew", "", lease_ms, *args, deadline_s=deadline_s)
+        return [RENEWALS[item] for item in reply]
+
+    async def finish(
+        self,
+        run_id: str,
+        call_key: str,
+        ending: Ending,
+        *,
+        fence: int,
+        actor: str,
+        guard: str = "running",
+        approval_state: str = "",
+        dead_letter: bool = False,
+        deadline_s: float | None = None,
+    ) -> Closed:
+        """The call has this outcome, unless the guard no longer holds.
+
+        Args:
+            run_id: The run.
+            call_key: The call.
+            ending: Outcome, result and the events that tell it, in order.
+            fence: Of the claim; for guards without a worker, of the record.
+            actor: `worker:<id>`, `user:<id>` or `runtime:<part>`.
+            guard: See `lua/finish.lua`.
+            approval_state: denied, expired or cancelled, when the call was parked.
+            dead_letter: List it for operators.
+            deadline_s: How long to retry while Redis is away.
+        """
+        reply = await self._call(
+            "finish",
+            run_id,
+            call_key,
+            guard,
+            fence,
+            ending.state,
+            ending.outcome,
+            ending.error_class,
+            ending.error_code,
+            ending.result,
+            ending.result_blob,
+            ending.result_sha256,
+            ending.inbox_result,
+            actor,
+            ending.run_end,
+            ending.run_end_code,
+            approval_state,
+            int(dead_letter),
+            len(ending.events),
+            *_triples(ending.events),
+            deadline_s=deadline_s,
+        )
+        match reply[0]:
+            case "OK":
+                return Closed("closed", ending.state)
+            case "DUP":
+                return Closed("duplicate", ending.state)
+            case "LATE":
+                return Closed("late", reply[1])
+            case "REFUSED":
+                return Closed("refused", reply[1])
+            case "NO_CALL":
+                return Closed("gone")
+            case "JOURNAL_FAILED":
+                return Closed("journal_failed", "failed")
+            case _:
+                raise _refused(reply, run_id)
+
+    async def cancel(self, run_id: str, call_key: str) -> str:
+        """The call is marked, durably; returns the state it was in.
+
+        Raises:
+            CallNotFound: There is no such call.
+        """
+        reply = await self._call("cancel", run_id, call_key)
+        if reply[0] == "NO_CALL":
+            raise CallNotFound
+        return reply[0]
+
+    async def requeue(
+        self, run_id: str, call_key: str, *, fence: int, attempt: int, envelope: str, actor: str
+    ) -> bool:
+        """The next attempt is queued; False when the lease was not over after all."""
+        reply = await self._call("requeue", run_id, call_key, fence, attempt, envelope, actor)
+        return reply[0] == "OK"
+
+    async def ring(
+        self, run_id: str, call_key: str, *, attempt: int, ring: int, envelope: str
+    ) -> bool:
+        """A queued call has a new doorbell; False when it no longer needs one."""
+        reply = await self._call("ring", run_id, call_key, attempt, ring, envelope)
+        return reply[0] == "OK"
+
+    async def end_run(self, run_id: str, *, status: str, code: str, actor: str) -> RunEnd:
+        """The run ends as `status` (completed, failed, cancelled), once its calls have ended.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        reply = await self._call("end_run", run_id, status, code, actor)
+        match reply[0]:
+            case "ENDED":
+                return RunEnd("ended", reply[1])
+            case "ENDING":
+                return RunEnd("ending", open_calls=tuple(reply[1:]))
+            case "CALLS_PENDING":
+                return RunEnd("calls_pending", open_calls=tuple(reply[1:]))
+            case _:
+                raise _refused(reply, run_id)
+
+    async def append(
+        self, run_id: str, event: EventLine, *, event_id: str, digest: str, actor: str
+    ) -> int:
+        """The event stands in the journal once; returns its sequence number.
+
+        Raises:
+            JournalConflict: The event id stands there with another content.
+            RunNotFound, RunClosed, JournalAppendFailed: As named.
+        """
+        kind, level, payload = event.triple()
+        reply = await self._call("append", run_id, event_id, digest, kind, level, actor, payload)
+        match reply[0]:
+            case "OK" | "DUP":
+                return int(reply[1])
+            case "CONFLICT":
+                raise JournalConflict
+            case _:
+                raise _refused(reply, run_id)
+
+    async def _call(self, name: str, *args: Argument, deadline_s: float | None = None) -> list[str]:
+        limit = self._deadline_s if deadline_s is None else deadline_s
+        return strings(await self._scripts.call(name, *args, deadline_s=limit))
+
+
+def _over_budget(cap: str) -> Dispatched:
+    return Dispatched("over_run_budget" if cap == "run" else "over_turn_budget")
+
+
+def _refused(reply: Sequence[str], run_id: str) -> LedgerError:
+    detail = reply[1] if len(reply) > 1 else ""
+    match reply[0]:
+        case "NO_RUN":
+            return RunNotFound(f"There is no run {run_id!r}. Check the id, or open a new run.")
+        case "NO_CALL":
+            return CallNotFound()
+        case "RUN_CLOSED":
+            return RunClosed(f"The run is {detail} and takes no more calls. Open a new run.")
+        case "CONFLICT":
+            return CallConflict()
+        case "JOURNAL_FAILED":
+            return JournalAppendFailed(
+                f"{JournalAppendFailed.default_message()} Redis said: {detail}"
+            )
+        case _:
+            return LedgerError(f"The ledger answered {reply[0]!r}, which this version cannot read.")
+
+
+def _json(value: Mapping[str, JsonValue]) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _flat(fields: Mapping[str, str | int]) -> list[Argument]:
+    flat: list[Argument] = [2 * len(fields)]
+    for name, value in fields.items():
+        flat += (name, value)
+    return flat
+
+
+def _triples(events: Sequence[EventLine]) -> list[Argument]:
+    return [part for event in events for part in event.triple()]

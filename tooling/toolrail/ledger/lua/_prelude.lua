@@ -1,0 +1,183 @@
+-- What every ledger script shares; the loader puts it before each of them.
+--
+-- Is: time, journal append, budget units, closing a call, ending a run. Is not: any decision of
+-- policy.
+--
+-- Signature of every script: ARGV[1] prefix, ARGV[2] run_id, then its own arguments.
+-- No script takes KEYS: a cell is one primary (DESIGN 2.1), so keys are spelled here, once.
+--
+-- key                                type    TTL                        meaning
+-- {prefix}run:{run}                  hash    retention after run's end  status, seq, budget counters
+-- {prefix}run:{run}:call:{call_key}  hash    retention after call's end one call's whole truth
+-- {prefix}run:{run}:journal          stream  retention after run's end  entry id is the sequence
+-- {prefix}run:{run}:open             set     empty at the run's end     call_keys without an outcome
+-- {prefix}run:{run}:event_ids        hash    retention after run's end  event_id -> "seq digest"
+-- {prefix}inbox:{client}             stream  one day after last write   outcomes for one client
+-- {prefix}nudge:{worker}             stream  one hour after last write  cancel hints for one worker
+-- {prefix}journal:all                stream  permanent, trimmed         (run, seq, type, call_key)
+-- {prefix}queued:{queue}             zset    permanent                  run|call -> ring number
+-- {prefix}leases                     zset    permanent                  run|call -> lease end, ms
+-- {prefix}deadlines                  zset    permanent                  run|call -> deadline, ms
+-- {prefix}approvals                  zset    permanent                  run|call -> expiry, ms
+-- {prefix}runs                       zset    permanent                  run -> last activity, ms
+-- {prefix}ending                     zset    permanent                  run -> since, ms
+-- {prefix}dead_letters               zset    permanent                  run|call -> when, ms
+-- {prefix}rings                      string  permanent                  counter of doorbells rung
+-- {prefix}totals                     hash    permanent                  fleet counters
+-- {prefix}{queue}                    list    permanent                  doorbells (kombu's list)
+
+local P, RUN_ID = ARGV[1], ARGV[2]
+local RUN = P .. 'run:' .. RUN_ID
+local JOURNAL = RUN .. ':journal'
+local TIME = redis.call('TIME')
+local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
+local JOURNAL_ALL_LENGTH, INBOX_LENGTH = 100000, 10000
+local DAY_MS, HOUR_MS = 86400000, 3600000
+
+local TERMINAL = { completed = true, failed = true, denied = true }
+
+local function count(field, by)
+  redis.call('HINCRBY', P .. 'totals', field, by)
+end
+
+-- A hash read as a table; absent fields are false.
+local function read(key, ...)
+  local names = { ... }
+  local values = redis.call('HMGET', key, ...)
+  local out = {}
+  for i, name in ipairs(names) do out[name] = values[i] end
+  return out
+end
+
+local function read_run()
+  return read(RUN, 'status', 'ending', 'ending_code', 'retention_ms', 'client')
+end
+
+local function call_hash(call_key) return RUN .. ':call:' .. call_key end
+
+local function read_call(call_key)
+  local c = read(call_hash(call_key), 'state', 'attempt', 'fence', 'nonce', 'worker', 'cancel',
+    'queue', 'tool', 'turn', 'call_id', 'client', 'digest', 'result_sha256', 'queued_ms',
+    'started_ms', 'deadline_ms', 'timeout_ms', 'policy_hash', 'reserved', 'approval_state',
+    'approval_expires_ms', 'retention_ms')
+  c.key = call_key
+  c.hash = call_hash(call_key)
+  c.member = RUN_ID .. '|' .. call_key
+  return c
+end
+
+-- Nothing of this run may start any more; see semantics 2.7. Told out of band, in the record.
+local function journal_broke(why)
+  redis.call('HSET', RUN, 'status', 'failed', 'code', 'journal.append_failed',
+    'detail', string.sub(why, 1, 200), 'ended_ms', NOW)
+  redis.call('ZADD', P .. 'ending', NOW, RUN_ID)
+  count('journal_append_errors', 1)
+end
+
+-- Append one event under the next sequence number. Returns the number, or nil and the reason;
+-- a refused append leaves the sequence as it was and fails the run.
+local function append(kind, level, actor, event_id, payload, call)
+  local seq = redis.call('HINCRBY', RUN, 'seq', 1)
+  local reply
+  if call then
+    reply = redis.pcall('XADD', JOURNAL, seq .. '-0', 'type', kind, 'ts', NOW, 'level', level,
+      'actor', actor, 'id', event_id, 'p', payload, 'call', call.key, 'call_id', call.call_id,
+      'name', call.tool, 'turn', call.turn)
+  else
+    reply = redis.pcall('XADD', JOURNAL, seq .. '-0', 'type', kind, 'ts', NOW, 'level', level,
+      'actor', actor, 'id', event_id, 'p', payload)
+  end
+  if type(reply) == 'table' and reply.err then
+    redis.call('HINCRBY', RUN, 'seq', -1)
+    journal_broke(reply.err)
+    return nil, reply.err
+  end
+  redis.call('XADD', P .. 'journal:all', 'MAXLEN', '~', JOURNAL_ALL_LENGTH, '*',
+    'run', RUN_ID, 'seq', seq, 'type', kind, 'call', call and call.key or '')
+  return seq
+end
+
+-- Append ARGV[first..] as n triples (type, level, payload) of one call.
+local function append_listed(first, n, actor, call)
+  local seq, why
+  for i = 0, n - 1 do
+    local at = first + 3 * i
+    local event_id = call.key .. '.' .. call.attempt .. '.' .. ARGV[at] .. '.' .. i
+    seq, why = append(ARGV[at], ARGV[at + 1], actor, event_id, ARGV[at + 2], call)
+    if not seq then return nil, why end
+  end
+  return seq
+end
+
+-- Reserve one unit of the tool's caps; -1 means no cap. Returns nil, or the cap that refused.
+local function reserve(tool, turn, cap_run, cap_turn)
+  local run_field, turn_field = 'used:' .. tool, 'turn:' .. turn .. ':' .. tool
+  local used = tonumber(redis.call('HGET', RUN, run_field) or 0)
+  if cap_run >= 0 and used >= cap_run then return 'run' end
+  local in_turn = tonumber(redis.call('HGET', RUN, turn_field) or 0)
+  if cap_turn >= 0 and in_turn >= cap_turn then return 'turn' end
+  redis.call('HINCRBY', RUN, run_field, 1)
+  redis.call('HINCRBY', RUN, turn_field, 1)
+  return nil
+end
+
+-- The unit of a call that never started goes back to its run; the turn has been asked, so its
+-- count stays (semantics 3.6).
+local function give_back(call)
+  if call.reserved == '1' then
+    redis.call('HINCRBY', RUN, 'used:' .. call.tool, -1)
+    redis.call('HSET', call.hash, 'reserved', '0')
+  end
+end
+
+-- Put a call into its queue's books and, when the broker is this Redis, ring its doorbell.
+local function enqueue(call, envelope)
+  local ring = redis.call('INCR', P .. 'rings')
+  redis.call('ZADD', P .. 'queued:' .. call.queue, ring, call.member)
+  redis.call('HSET', call.hash, 'queued_ms', NOW, 'rung_ms', NOW)
+  if envelope ~= '' then redis.call('LPUSH', P .. call.queue, envelope) end
+end
+
+local function finalise(run)
+  if run.status == 'open' and not run.ending then return end
+  if redis.call('SCARD', RUN .. ':open') > 0 then return end
+  if run.status == 'open' then
+    local level = run.ending == 'failed' and 'error' or 'info'
+    local payload = cjson.encode({ code = run.ending_code or '' })
+    redis.call('HSET', RUN, 'status', run.ending, 'code', run.ending_code or '', 'ended_ms', NOW)
+    append('run_' .. run.ending, level, 'runtime:ledger', 'run.end', payload)
+  end
+  local keep = tonumber(run.retention_ms) or DAY_MS
+  redis.call('PEXPIRE', RUN, keep)
+  redis.call('PEXPIRE', JOURNAL, keep)
+  redis.call('PEXPIRE', RUN .. ':event_ids', keep)
+  redis.call('ZREM', P .. 'ending', RUN_ID)
+  redis.call('ZREM', P .. 'runs', RUN_ID)
+end
+
+-- From now on nothing of the run starts; it ends when its last open call has an outcome.
+local function begin_end(run, as, code)
+  if run.ending then return end
+  run.ending, run.ending_code = as, code
+  redis.call('HSET', RUN, 'ending', as, 'ending_code', code)
+  redis.call('ZADD', P .. 'ending', NOW, RUN_ID)
+end
+
+-- Give a call its one outcome: record, books, totals, inbox. The journal was written before.
+local function settle(run, call, state, outcome, error_class, error_code, inbox_result)
+  local was = call.state
+  redis.call('HSET', call.hash, 'state', state, 'outcome', outcome, 'error_class', error_class,
+    'error_code', error_code, 'ended_ms', NOW)
+  redis.call('SREM', RUN .. ':open', call.key)
+  redis.call('ZREM', P .. 'leases', call.member)
+  redis.call('ZREM', P .. 'deadlines', call.member)
+  if was == 'queued' then redis.call('ZREM', P .. 'queued:' .. call.queue, call.member) end
+  if was == 'awaiting_approval' then redis.call('ZREM', P .. 'approvals', call.member) end
+  if was ~= 'requested' then count('open:' .. call.queue .. ':' .. was, -1) end
+  count('finished:' .. call.queue .. ':' .. outcome, 1)
+  redis.call('PEXPIRE', call.hash, tonumber(run.retention_ms) or DAY_MS)
+  local inbox = P .. 'inbox:' .. call.client
+  redis.call('XADD', inbox, 'MAXLEN', '~', INBOX_LENGTH, '*', 'run', RUN_ID, 'call', call.key,
+    'state', state, 'r', inbox_result)
+  redis.call('PEXPIRE', inbox, DAY_MS)
+end

@@ -1,0 +1,65 @@
+#!lua
+-- Take one call with its whole history before the queue, as one step (DESIGN 2).
+--
+-- ARGV: prefix, run_id, call_key, digest, state, cap_run, cap_turn, deadline_in_ms, envelope,
+--       drift (denied | unknown | ''), run end (failed | ''), its code, outcome, error_class,
+--       error_code, inbox result, approval_in_ms, alone (0|1), number of field arguments,
+--       number of events, field, value, ..., then per event: type, level, payload
+-- state: queued | awaiting_approval | denied | failed. Caps of -1 do not exist. A call that must
+-- be alone is refused while others of its run are open.
+-- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state}
+--       | {BUDGET, run|turn} | {CALLS_PENDING} | {RUN_CLOSED, status} | {NO_RUN} | {JOURNAL_FAILED, why}.
+-- keys: run (rw), call (w), run:journal (w), run:open (w), queued:{queue} (w), deadlines (w),
+--       approvals (w), {queue} (w), rings (w), inbox (w), journal:all (w), totals (w)
+
+local call_key, state = ARGV[3], ARGV[5]
+local run = read_run()
+if not run.status then return { 'NO_RUN' } end
+local call = read_call(call_key)
+if call.state then
+  if call.digest == ARGV[4] then return { 'DUP', call.state } end
+  return { 'CONFLICT', call.state }
+end
+if run.status ~= 'open' or run.ending then return { 'RUN_CLOSED', run.ending or run.status } end
+
+local fields, events = tonumber(ARGV[19]), tonumber(ARGV[20])
+local given = {}
+for i = 21, 20 + fields, 2 do given[ARGV[i]] = ARGV[i + 1] end
+call.call_id, call.tool, call.turn, call.attempt = given.call_id, given.tool, given.turn, 1
+call.queue, call.client, call.state = given.queue, given.client, 'requested'
+
+if ARGV[18] == '1' and redis.call('SCARD', RUN .. ':open') > 0 then return { 'CALLS_PENDING' } end
+if state == 'queued' then
+  local refused = reserve(call.tool, call.turn, tonumber(ARGV[6]), tonumber(ARGV[7]))
+  if refused then return { 'BUDGET', refused } end
+end
+local seq, why = append_listed(21 + fields, events, 'runtime:dispatcher', call)
+if not seq then return { 'JOURNAL_FAILED', why } end
+
+redis.call('HSET', call.hash, 'state', state, 'attempt', 1, 'fence', 0, 'digest', ARGV[4],
+  'accepted_ms', NOW, 'deadline_ms', NOW + tonumber(ARGV[8]),
+  'reserved', state == 'queued' and '1' or '0', unpack(ARGV, 21, 20 + fields))
+count('accepted:' .. call.queue, 1)
+
+if TERMINAL[state] then
+  settle(run, call, state, ARGV[13], ARGV[14], ARGV[15], ARGV[16])
+  if ARGV[10] ~= '' then
+    local drifted = redis.call('HINCRBY', RUN, ARGV[10], 1)
+    local limit = tonumber(redis.call('HGET', RUN, 'max_' .. ARGV[10]) or 10)
+    if drifted > limit then begin_end(run, 'failed', 'run.drift_limit') end
+  end
+  if ARGV[11] ~= '' then begin_end(run, ARGV[11], ARGV[12]) end
+  finalise(run)
+  return { 'OK', seq }
+end
+redis.call('SADD', RUN .. ':open', call_key)
+redis.call('ZADD', P .. 'deadlines', NOW + tonumber(ARGV[8]), call.member)
+count('open:' .. call.queue .. ':' .. state, 1)
+if state == 'queued' then
+  enqueue(call, ARGV[9])
+else
+  local expires = NOW + tonumber(ARGV[17])
+  redis.call('HSET', call.hash, 'approval_state', 'pending', 'approval_expires_ms', expires)
+  redis.call('ZADD', P .. 'approvals', expires, call.member)
+end
+return { 'OK', seq }

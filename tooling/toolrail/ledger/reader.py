@@ -1,0 +1,91 @@
+"""Read what the ledger holds.
+
+Is: records of runs and calls, what is due, totals. Is not: writing (`ledger.py`) or the journal
+(`journal.py`). Above: client, reaper, CLI. Below: `redis_io`, `keys`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from redis.asyncio import Redis
+
+from toolrail.keys import Keys
+from toolrail.ledger.records import StoredCall
+from toolrail.redis_io import Argument, command, retrying
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One member of a zset whose score has passed."""
+
+    run_id: str
+    call_key: str
+    score: int
+
+
+class LedgerReader:
+    """All reads of runs and calls; each retries while Redis is away."""
+
+    def __init__(self, redis: Redis, *, prefix: str, deadline_s: float) -> None:
+        self._redis = redis
+        self._keys = Keys(prefix)
+        self._deadline_s = deadline_s
+
+    async def now_ms(self) -> int:
+        """Return the server's clock, the only one that decides."""
+        seconds, micros = cast("list[str]", await self._ask("TIME"))
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def run(self, run_id: str) -> Mapping[str, str] | None:
+        """Return the run's record, or None."""
+        return await self._hash(self._keys.run(run_id)) or None
+
+    async def call(self, run_id: str, call_key: str) -> StoredCall | None:
+        """Return the call's record, or None."""
+        fields = await self._hash(self._keys.call(run_id, call_key))
+        return StoredCall(run_id, call_key, fields) if fields else None
+
+    async def open_calls(self, run_id: str) -> list[str]:
+        """Return the call keys without an outcome."""
+        return cast("list[str]", await self._ask("SMEMBERS", self._keys.open_calls(run_id)))
+
+    async def due(self, zset: str, *, until: int, limit: int = 200) -> list[Due]:
+        """Return members of `run|call` zsets whose score is at most `until`, lowest first."""
+        flat = cast(
+            "list[str]",
+            await self._ask("ZRANGEBYSCORE", zset, "-inf", until, "WITHSCORES", "LIMIT", 0, limit),
+        )
+        out: list[Due] = []
+        for member, score in zip(flat[::2], flat[1::2], strict=True):
+            run_id, _, call_key = member.partition("|")
+            out.append(Due(run_id, call_key, int(float(score))))
+        return out
+
+    async def totals(self) -> dict[str, int]:
+        """Return the fleet's counters."""
+        return {name: int(value) for name, value in (await self._hash(self._keys.totals)).items()}
+
+    async def ring_number(self, queue: str, member: str) -> int | None:
+        """Return the ring number of a queued `run|call`, or None when it is not queued."""
+        score = cast("str | None", await self._ask("ZSCORE", self._keys.queued(queue), member))
+        return None if score is None else int(float(score))
+
+    async def oldest_doorbell(self, queue: str) -> str | None:
+        """Return the message at the consuming end of a queue's list, or None when it is empty."""
+        return cast("str | None", await self._ask("LINDEX", self._keys.queue(queue), -1))
+
+    async def _hash(self, key: str) -> dict[str, str]:
+        return cast("dict[str, str]", await self._ask("HGETALL", key))
+
+    async def _ask(self, *args: Argument) -> object:
+        return await retrying(lambda: command(self._redis, *args), deadline_s=self._deadline_s)
+
+
+def unaccounted(totals: Mapping[str, int]) -> int:
+    """Return accepted minus finished minus open; not 0 means a call was lost or doubled."""
+    balance = 0
+    for name, value in totals.items():
+        kind = name.partition(":")[0]
+        balance += {"accepted": value, "finished": -value, "open": -value}.get(kind, 0)
+    return balance

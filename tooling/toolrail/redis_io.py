@@ -1,0 +1,213 @@
+"""Talk to Redis: one typed seam, shared round trips, retries with a bound.
+
+Is: the only module that knows redis-py's reply types and errors. Is not: any key or script
+(`keys`, `ledger`). Above: ledger, registry, blobs, inbox. Below: redis-py.
+
+RESP2 is asked for on purpose: its replies have one shape in every redis-py from 6.4 to 8.
+"""
+
+import asyncio
+import random
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from redis import exceptions as rx
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from toolrail.errors import AdmissionClosed, RedisError, RedisTooOld, RedisUnavailable
+
+Argument = str | bytes | int | float
+T = TypeVar("T")
+
+OLDEST = (7, 0)
+"""BLMPOP and script flags need it (DESIGN 2.1)."""
+
+RETRIED = (rx.ConnectionError, rx.TimeoutError, rx.BusyLoadingError, rx.ReadOnlyError, OSError)
+BACKOFF_FIRST_S = 0.02
+BACKOFF_CAP_S = 1.0
+
+
+def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) -> Redis:
+    """Return a client that decodes UTF-8 and leaves retrying to `retrying`.
+
+    Args:
+        url: `redis://`, `rediss://` or `unix://`.
+        timeout_s: For connecting and for each reply.
+        name: Shown by CLIENT LIST.
+        blocking: For a client that waits in XREAD: replies may then take as long as they like.
+    """
+    # redis-py types this class method's **kwargs as unknown.
+    client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        url,
+        decode_responses=True,
+        protocol=2,
+        socket_timeout=None if blocking else timeout_s,
+        socket_connect_timeout=timeout_s,
+        health_check_interval=0 if blocking else 15,
+        client_name=name,
+        retry=Retry(NoBackoff(), 0),
+    )
+    return cast("Redis", client)
+
+
+async def command(redis: Redis, *args: Argument) -> object:
+    """Return the raw reply of one command."""
+    reply: object = await redis.execute_command(*args)  # type: ignore[no-untyped-call]
+    return reply
+
+
+async def command_bytes(redis: Redis, *args: Argument) -> bytes | None:
+    """Return the undecoded reply of one command that answers with a string."""
+    reply: object = await redis.execute_command(*args, NEVER_DECODE=[])  # type: ignore[no-untyped-call]
+    return cast("bytes | None", reply)
+
+
+async def xread(
+    redis: Redis, streams: Mapping[str, str], *, count: int, block_ms: int | None
+) -> list[tuple[str, str, dict[str, str]]]:
+    """Return (stream, entry id, fields) of new entries, in stream order.
+
+    Args:
+        redis: A blocking client when `block_ms` is given.
+        streams: Stream to the last id seen.
+        count: Most entries per stream.
+        block_ms: How long to wait; None does not wait.
+    """
+    args: list[Argument] = ["XREAD", "COUNT", count]
+    if block_ms is not None:
+        args += ["BLOCK", block_ms]
+    args += ["STREAMS", *streams.keys(), *streams.values()]
+    reply = cast(
+        "list[tuple[str, list[tuple[str, dict[str, str]]]]] | None", await command(redis, *args)
+    )
+    return [(name, entry, fields) for name, entries in reply or [] for entry, fields in entries]
+
+
+async def check_version(redis: Redis, *, deadline_s: float) -> str:
+    """Return the server's version, or raise.
+
+    Raises:
+        RedisTooOld: Older than 7.0.
+        RedisUnavailable: No answer before the deadline.
+    """
+    info = await retrying(lambda: redis.info("server"), deadline_s=deadline_s)
+    version = str(info.get("redis_version", "0"))
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if found < OLDEST:
+        raise RedisTooOld(
+            f"Redis {version} is too old: BLMPOP and script flags need 7.0. "
+            "Use Redis 7.0 or newer, or any Valkey."
+        )
+    return version
+
+
+async def retrying(action: Callable[[], Awaitable[T]], *, deadline_s: float) -> T:
+    """Return what `action` returns, trying again while Redis is away.
+
+    Only for actions that are idempotent: a reply may be lost after its command took effect.
+
+    Args:
+        action: Started anew for each try.
+        deadline_s: Counted from now; at least one try is made.
+
+    Raises:
+        RedisUnavailable: Still away at the deadline.
+        AdmissionClosed: Redis refuses writes for lack of memory.
+        RedisError: Redis refuses for good; the message tells why.
+    """
+    loop = asyncio.get_running_loop()
+    end, wait_s = loop.time() + deadline_s, BACKOFF_FIRST_S
+    while True:
+        try:
+            return await action()
+        except RETRIED as error:
+            if loop.time() + wait_s >= end:
+                raise RedisUnavailable(_unavailable(error)) from error
+        except rx.OutOfMemoryError as error:
+            raise AdmissionClosed from error
+        except rx.ResponseError as error:
+            if not str(error).startswith(("MISCONF", "TRYAGAIN", "MASTERDOWN", "BUSY ")):
+                raise RedisError(f"Redis refused the command: {error}") from error
+            if loop.time() + wait_s >= end:
+                raise RedisUnavailable(_unavailable(error)) from error
+        await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311  # jitter
+        wait_s = min(wait_s * 2, BACKOFF_CAP_S)
+
+
+def _unavailable(error: Exception) -> str:
+    return f"{RedisUnavailable.default_message()} Last error: {type(error).__name__}: {error}"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    args: Sequence[Argument]
+    future: "asyncio.Future[object]"
+
+
+class RoundTrips:
+    """Commands of one loop tick share a round trip.
+
+    Under load the tick's commands are many, so a batch forms by itself; a lone command is not
+    delayed. At most `in_flight` batches are on the way, and the rest gathers meanwhile.
+    """
+
+    def __init__(self, redis: Redis, *, in_flight: int = 4, batch: int = 256) -> None:
+        self._redis = redis
+        self._slots = in_flight
+        self._batch = batch
+        self._waiting: list[_Waiting] = []
+        self._scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def send(self, *args: Argument) -> object:
+        """Return the reply of one command, or raise what Redis or the connection raised."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(args, loop.create_future())
+        self._waiting.append(waiting)
+        if not self._scheduled and self._slots > 0:
+            self._scheduled = True
+            loop.call_soon(self._launch)
+        return await waiting.future
+
+    def _launch(self) -> None:
+        self._scheduled = False
+        while self._waiting and self._slots > 0:
+            batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
+            self._slots -= 1
+            task = asyncio.get_running_loop().create_task(self._flush(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._landed)
+
+    def _landed(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._slots += 1
+        if self._waiting:
+            self._launch()
+
+    async def _flush(self, batch: list[_Waiting]) -> None:
+        try:
+            pipe = self._redis.pipeline(transaction=False)
+            for waiting in batch:
+                pipe.execute_command(*waiting.args)
+            replies: list[object] = await pipe.execute(raise_on_error=False)
+        except BaseException as error:
+            # Whatever ended the round trip, its callers must not wait for ever.
+            for waiting in batch:
+                if not waiting.future.done():
+                    waiting.future.set_exception(
+                        error if isinstance(error, Exception) else rx.ConnectionError(repr(error))
+                    )
+            if not isinstance(error, Exception):
+                raise
+            return
+        for waiting, reply in zip(batch, replies, strict=True):
+            if waiting.future.done():
+                continue
+            if isinstance(reply, Exception):
+                waiting.future.set_exception(reply)
+            else:
+                waiting.future.set_result(reply)
