@@ -1,0 +1,120 @@
+"""Find the tools that are installed here.
+
+Is: the entry-point group `toolrail.tools` and a list of modules, read into one table by name.
+Is not: announcing them (`registry.py`), nor any choice among them (policy).
+Above: the builtin executor, `toolrail tools`. Below: `tool.py`, importlib.
+"""
+
+import importlib
+import importlib.metadata
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType, ModuleType
+from typing import cast
+
+from toolrail.errors import ConfigError
+from toolrail.tool import Tool
+
+ENTRY_POINT_GROUP = "toolrail.tools"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """A place that should have given tools and did not."""
+
+    place: str
+    """Entry point or module, as its owner wrote it."""
+    error: str
+    """Type and text of the exception."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredTools:
+    """What is installed, and what is broken."""
+
+    tools: Mapping[str, Tool]
+    """By canonical name, sorted."""
+    broken: tuple[BrokenPlugin, ...] = ()
+
+
+def discover_tools(
+    *,
+    modules: Sequence[str] = (),
+    entry_points: Iterable[importlib.metadata.EntryPoint] | None = None,
+) -> DiscoveredTools:
+    """Return every tool of the installed plugins and of `modules`.
+
+    A plugin that cannot be imported is logged and reported; the others are still found.
+
+    Args:
+        modules: Import names, such as `settings.tool_modules`.
+        entry_points: For tests; the installed ones of `toolrail.tools` when left out.
+
+    Raises:
+        ConfigError: Two tools share a name; both places are named. Running either would be a guess.
+    """
+    if entry_points is None:
+        entry_points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    places: list[tuple[str, Callable[[], object]]] = [
+        (f"entry point {point.name!r} ({point.value})", point.load)
+        for point in sorted(entry_points, key=lambda point: (point.name, point.value))
+    ]
+    places += [(f"module {name!r}", _importer(name)) for name in modules]
+    found: dict[str, tuple[Tool, str]] = {}
+    broken: list[BrokenPlugin] = []
+    for place, load in places:
+        try:
+            tools = _tools_in(load(), place)
+        # A plugin is other people's code at import time: the edge where anything may come.
+        except (Exception, SystemExit) as error:
+            log.exception("tools.plugin_broken", extra={"place": place})
+            broken.append(BrokenPlugin(place, f"{type(error).__name__}: {error}"))
+            continue
+        for tool in tools:
+            _add(found, tool, place)
+    tools_by_name = {name: found[name][0] for name in sorted(found)}
+    return DiscoveredTools(MappingProxyType(tools_by_name), tuple(broken))
+
+
+def _importer(name: str) -> Callable[[], object]:
+    return lambda: importlib.import_module(name)
+
+
+def _tools_in(value: object, place: str) -> list[Tool]:
+    if isinstance(value, Tool):
+        return [value]
+    if isinstance(value, ModuleType):
+        listed: object = getattr(value, "TOOLS", None)
+        members: list[object] = list(vars(value).values())
+        tools = [member for member in members if isinstance(member, Tool)]
+        return _tools_in(listed, place) if listed is not None else _some(tools, place)
+    if isinstance(value, Iterable):
+        items = list(cast("Iterable[object]", value))
+        tools = [item for item in items if isinstance(item, Tool)]
+        if len(tools) == len(items):
+            return _some(tools, place)
+    raise ConfigError(
+        f"gives a {type(value).__name__}.",
+        fix="Name a Tool, a list of them, or a module.",
+        key=place,
+    )
+
+
+def _some(tools: list[Tool], place: str) -> list[Tool]:
+    if not tools:
+        raise ConfigError("has no tools.", fix="Decorate a function with @tool.", key=place)
+    return tools
+
+
+def _add(found: dict[str, tuple[Tool, str]], tool: Tool, place: str) -> None:
+    other, other_place = found.setdefault(tool.spec.name, (tool, place))
+    if other is not tool:
+        raise ConfigError(
+            f"two tools have this name: {other.target} from {other_place}, "
+            f"and {tool.target} from {place}.",
+            fix="Rename one of them, or uninstall its package.",
+            key=tool.spec.name,
+        )
