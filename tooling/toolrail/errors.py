@@ -8,6 +8,7 @@ is the same. Above: every module. Below: nothing.
     ├── ConfigError                 a setting or a file is wrong; names file, line and key
     │   ├── SecretMissing           no HMAC key for doorbells
     │   └── UnknownProfile          the policy folder has no such profile
+    ├── PolicySnapshotCorrupt       a stored policy is not what its hash says; ends the run
     ├── RedisError                  the store is not usable
     │   ├── RedisUnavailable        no answer in time (retryable)
     │   ├── RedisTooOld             older than 7.0
@@ -127,6 +128,12 @@ class UnknownProfile(ConfigError):
     """The policy folder has no such profile. Add profiles/<name>.toml or use a profile it has."""
 
     code = "policy.unknown_profile"
+
+
+class PolicySnapshotCorrupt(ToolrailError):
+    """The stored policy of the run cannot be read. Start a new run; its policy is frozen anew."""
+
+    code = "policy.snapshot_corrupt"
 
 
 class RedisError(ToolrailError):
