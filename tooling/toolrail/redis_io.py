@@ -41,7 +41,7 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
         blocking: For a client that waits in XREAD: replies may then take as long as they like.
     """
     # redis-py types this class method's **kwargs as unknown.
-    client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
         url,
         decode_responses=True,
         protocol=2,
@@ -51,7 +51,7 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
         client_name=name,
         retry=Retry(NoBackoff(), 0),
     )
-    return cast("Redis", client)
+    return client  # pyright: ignore[reportUnknownVariableType]
 
 
 async def command(redis: Redis, *args: Argument) -> object:

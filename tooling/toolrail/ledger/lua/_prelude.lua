@@ -59,7 +59,7 @@ local function read_call(call_key)
   local c = read(call_hash(call_key), 'state', 'attempt', 'fence', 'nonce', 'worker', 'cancel',
     'queue', 'tool', 'turn', 'call_id', 'client', 'digest', 'result_sha256', 'queued_ms',
     'started_ms', 'deadline_ms', 'timeout_ms', 'policy_hash', 'reserved', 'approval_state',
-    'approval_expires_ms', 'retention_ms')
+    'approval_expires_ms', 'args_sha256', 'patience_ms')
   c.key = call_key
   c.hash = call_hash(call_key)
   c.member = RUN_ID .. '|' .. call_key
@@ -130,10 +130,16 @@ local function give_back(call)
   end
 end
 
+-- The field of a run that remembers a tool and arguments whose effect may have happened.
+local function unknown_field(tool, args_sha256)
+  return 'unknown:' .. tool .. ':' .. args_sha256
+end
+
 -- Put a call into its queue's books and, when the broker is this Redis, ring its doorbell.
-local function enqueue(call, envelope)
+local function enqueue(call, envelope, deadline_ms)
   local ring = redis.call('INCR', P .. 'rings')
   redis.call('ZADD', P .. 'queued:' .. call.queue, ring, call.member)
+  redis.call('ZADD', P .. 'deadlines', deadline_ms, call.member)
   redis.call('HSET', call.hash, 'queued_ms', NOW, 'rung_ms', NOW)
   if envelope ~= '' then redis.call('LPUSH', P .. call.queue, envelope) end
 end

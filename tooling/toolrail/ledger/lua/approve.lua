@@ -7,7 +7,7 @@
 --       | {BUDGET, cap} | {RUN_CLOSED, status} | {NO_CALL} | {JOURNAL_FAILED, why}.
 -- A refusal by the clock holds even before the reaper has swept (semantics 6).
 -- keys: run (rw), call (rw), run:journal (w), approvals (w), queued:{queue} (w), {queue} (w),
---       rings (w), journal:all (w), totals (w)
+--       deadlines (w), rings (w), journal:all (w), totals (w)
 
 local run, call = read_run(), read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end
@@ -30,5 +30,8 @@ redis.call('HSET', call.hash, 'state', 'queued', 'approval_state', 'approved',
 redis.call('ZREM', P .. 'approvals', call.member)
 count('open:' .. call.queue .. ':awaiting_approval', -1)
 count('open:' .. call.queue .. ':queued', 1)
-enqueue(call, ARGV[8])
+-- A person's thinking does not use up the call's patience.
+local deadline_ms = NOW + tonumber(call.patience_ms)
+redis.call('HSET', call.hash, 'deadline_ms', deadline_ms)
+enqueue(call, ARGV[8], deadline_ms)
 return { 'OK', seq }

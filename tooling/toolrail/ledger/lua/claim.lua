@@ -12,7 +12,7 @@ local call = read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end
 
 local function granted()
-  local out = { 'OK', tonumber(call.fence), NOW - (tonumber(call.queued_ms) or NOW) }
+  local out = { 'OK', tonumber(call.fence), tonumber(call.started_ms) - tonumber(call.queued_ms) }
   local values = redis.call('HMGET', call.hash, unpack(ARGV, 8))
   for i, value in ipairs(values) do out[3 + i] = value or '' end
   return out
@@ -36,6 +36,7 @@ local seq, why = append('tool_call_started', 'info', 'worker:' .. ARGV[6],
   call.key .. '.' .. call.attempt .. '.started', payload, call)
 if not seq then return { 'JOURNAL_FAILED', why } end
 call.fence = redis.call('HINCRBY', call.hash, 'fence', 1)
+call.started_ms = NOW
 redis.call('HSET', call.hash, 'state', 'running', 'nonce', ARGV[5], 'worker', ARGV[6],
   'started_ms', NOW)
 redis.call('ZADD', P .. 'leases', NOW + tonumber(ARGV[7]), call.member)

@@ -3,12 +3,14 @@
 --
 -- ARGV: prefix, run_id, call_key, digest, state, cap_run, cap_turn, deadline_in_ms, envelope,
 --       drift (denied | unknown | ''), run end (failed | ''), its code, outcome, error_class,
---       error_code, inbox result, approval_in_ms, alone (0|1), number of field arguments,
+--       error_code, inbox result, approval expiry ms, alone (0|1), number of field arguments,
 --       number of events, field, value, ..., then per event: type, level, payload
 -- state: queued | awaiting_approval | denied | failed. Caps of -1 do not exist. A call that must
--- be alone is refused while others of its run are open.
+-- be alone is refused while others of its run are open; one whose like ended as
+-- outcome_unknown in this run is refused too, since it needs a person's approval.
 -- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state}
---       | {BUDGET, run|turn} | {CALLS_PENDING} | {RUN_CLOSED, status} | {NO_RUN} | {JOURNAL_FAILED, why}.
+--       | {BUDGET, run|turn} | {CALLS_PENDING} | {REPEATS_UNKNOWN} | {RUN_CLOSED, status}
+--       | {NO_RUN} | {JOURNAL_FAILED, why}.
 -- keys: run (rw), call (w), run:journal (w), run:open (w), queued:{queue} (w), deadlines (w),
 --       approvals (w), {queue} (w), rings (w), inbox (w), journal:all (w), totals (w)
 
@@ -30,6 +32,9 @@ call.queue, call.client, call.state = given.queue, given.client, 'requested'
 
 if ARGV[18] == '1' and redis.call('SCARD', RUN .. ':open') > 0 then return { 'CALLS_PENDING' } end
 if state == 'queued' then
+  if redis.call('HEXISTS', RUN, unknown_field(call.tool, given.args_sha256)) == 1 then
+    return { 'REPEATS_UNKNOWN' }
+  end
   local refused = reserve(call.tool, call.turn, tonumber(ARGV[6]), tonumber(ARGV[7]))
   if refused then return { 'BUDGET', refused } end
 end
@@ -37,7 +42,7 @@ local seq, why = append_listed(21 + fields, events, 'runtime:dispatcher', call)
 if not seq then return { 'JOURNAL_FAILED', why } end
 
 redis.call('HSET', call.hash, 'state', state, 'attempt', 1, 'fence', 0, 'digest', ARGV[4],
-  'accepted_ms', NOW, 'deadline_ms', NOW + tonumber(ARGV[8]),
+  'accepted_ms', NOW, 'patience_ms', ARGV[8], 'deadline_ms', NOW + tonumber(ARGV[8]),
   'reserved', state == 'queued' and '1' or '0', unpack(ARGV, 21, 20 + fields))
 count('accepted:' .. call.queue, 1)
 
@@ -53,12 +58,11 @@ if TERMINAL[state] then
   return { 'OK', seq }
 end
 redis.call('SADD', RUN .. ':open', call_key)
-redis.call('ZADD', P .. 'deadlines', NOW + tonumber(ARGV[8]), call.member)
 count('open:' .. call.queue .. ':' .. state, 1)
 if state == 'queued' then
-  enqueue(call, ARGV[9])
+  enqueue(call, ARGV[9], NOW + tonumber(ARGV[8]))
 else
-  local expires = NOW + tonumber(ARGV[17])
+  local expires = ARGV[17]
   redis.call('HSET', call.hash, 'approval_state', 'pending', 'approval_expires_ms', expires)
   redis.call('ZADD', P .. 'approvals', expires, call.member)
 end

@@ -69,6 +69,9 @@ if ARGV[18] == '1' then
   redis.call('ZADD', P .. 'dead_letters', NOW, call.member)
   count('dead_letter:' .. call.queue, 1)
 end
+if error_code == 'tool.outcome_unknown' then
+  redis.call('HSET', RUN, unknown_field(call.tool, call.args_sha256), call.key)
+end
 settle(run, call, state, outcome, error_class, error_code, inbox_result)
 if ARGV[15] ~= '' then begin_end(run, ARGV[15], ARGV[16]) end
 finalise(run)

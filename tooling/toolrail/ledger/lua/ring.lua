@@ -12,7 +12,7 @@ end
 local ring = redis.call('ZSCORE', P .. 'queued:' .. call.queue, call.member)
 if not ring or tonumber(ring) ~= tonumber(ARGV[5]) then return { 'REFUSED', call.state } end
 local queued_ms = call.queued_ms
-enqueue(call, ARGV[6])
+enqueue(call, ARGV[6], call.deadline_ms)
 redis.call('HSET', call.hash, 'queued_ms', queued_ms)
 redis.call('HINCRBY', call.hash, 'rings', 1)
 count('rerung:' .. call.queue, 1)
