@@ -82,6 +82,10 @@ def test_two_tools_of_one_name_stop_the_start_and_both_are_named(plugins: Path) 
         ("import sys\nsys.exit(3)", "SystemExit"),
         ("def broken(:", "SyntaxError"),
         ("x = 1", "has no tools"),
+        (
+            "from toolrail.tool import tool\ndef f(x: int): 'Do.'\ng = tool('a.b')(f)\n",
+            "Use @tool as a decorator",
+        ),
         ("TOOLS = [1]", "gives a list"),
         ("from toolrail.tool import tool\n@tool('a.b')\ndef f(x): 'Do.'\n", "no type"),
     ],

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import json
 from collections.abc import Callable
 from typing import Annotated, Literal
 
@@ -20,10 +21,13 @@ from toolrail.tool import (
 )
 from toolrail_schemas import (
     Annotations,
+    ErrorClass,
+    EventType,
     Isolation,
     JsonBlock,
     JsonObject,
     Permission,
+    ResourceRefBlock,
     Rollback,
     Source,
     SurfaceMeta,
@@ -488,6 +492,31 @@ def test_a_context_crosses_a_process_boundary_by_value() -> None:
 
     assert ToolContext.from_wire(context.to_wire()) == context
     assert ToolContext.from_wire(CONTEXT.to_wire()) == CONTEXT
+
+
+def test_an_isolated_call_answers_in_json_and_loses_nothing() -> None:
+    """Long text, refs, events and errors survive the way out of a child."""
+    whole = ToolOutput(
+        content=(
+            *ToolOutput.text("a" * 100_000).content,
+            *ToolOutput.json({"b": [1, None]}).content,
+            ResourceRefBlock(uri="result:0123456789abcdef"),
+        ),
+        structured={"c": 1},
+        is_error=True,
+        error_code="team.no_luck",
+        error_class=ErrorClass.RECOVERABLE,
+        resource_refs=("result:0123456789abcdef",),
+        events=((EventType.WORKSPACE_FILE_WRITTEN, {"path": "output/a"}),),
+        truncated=True,
+        summary="short",
+    )
+
+    assert ToolOutput.from_wire(json.loads(json.dumps(whole.to_wire()))) == whole
+    answer = ToolOutput.from_wire(add_note.call_isolated({"text": "a"}, CONTEXT.to_wire()))
+    assert answer == add_note.run({"text": "a"}, CONTEXT)
+    with pytest.raises(ValueError, match="validation error"):
+        ToolOutput.from_wire({"content": "x"})
 
 
 def test_progress_is_clamped_and_optional() -> None:

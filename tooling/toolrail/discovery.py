@@ -8,13 +8,14 @@ Above: the builtin executor, `toolrail tools`. Below: `tool.py`, importlib.
 import importlib
 import importlib.metadata
 import logging
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import cast
 
 from toolrail.errors import ConfigError
-from toolrail.tool import Tool
+from toolrail.tool import Isolation, Tool
 
 ENTRY_POINT_GROUP = "toolrail.tools"
 
@@ -67,7 +68,7 @@ def discover_tools(
     broken: list[BrokenPlugin] = []
     for place, load in places:
         try:
-            tools = _tools_in(load(), place)
+            tools = [_importable(tool) for tool in _tools_in(load(), place)]
         # A plugin is other people's code at import time: the edge where anything may come.
         except (Exception, SystemExit) as error:
             log.exception("tools.plugin_broken", extra={"place": place})
@@ -84,6 +85,7 @@ def _importer(name: str) -> Callable[[], object]:
 
 
 def _tools_in(value: object, place: str) -> list[Tool]:
+    kind = type(value).__name__
     if isinstance(value, Tool):
         return [value]
     if isinstance(value, ModuleType):
@@ -97,7 +99,7 @@ def _tools_in(value: object, place: str) -> list[Tool]:
         if len(tools) == len(items):
             return _some(tools, place)
     raise ConfigError(
-        f"gives a {type(value).__name__}.",
+        f"gives a {kind}.",
         fix="Name a Tool, a list of them, or a module.",
         key=place,
     )
@@ -107,6 +109,22 @@ def _some(tools: list[Tool], place: str) -> list[Tool]:
     if not tools:
         raise ConfigError("has no tools.", fix="Decorate a function with @tool.", key=place)
     return tools
+
+
+def _importable(tool: Tool) -> Tool:
+    """Refuse a tool that another process would not find under its function's name."""
+    if tool.isolation is not Isolation.PROCESS:
+        return tool
+    there: object = sys.modules.get(tool.function.__module__)
+    for part in tool.function.__qualname__.split("."):
+        there = getattr(there, part, None)
+    if there is not tool:
+        raise ConfigError(
+            f"{tool.target} is not the tool itself, so a child process cannot import it.",
+            fix="Use @tool as a decorator, so that the function's name is the tool.",
+            key=tool.spec.name,
+        )
+    return tool
 
 
 def _add(found: dict[str, tuple[Tool, str]], tool: Tool, place: str) -> None:

@@ -15,33 +15,28 @@ Above: tool modules, executors. Below: `parameters.py`, `context.py`, `errors.py
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self, TypedDict, Unpack, get_type_hints, overload
+from typing import TypedDict, Unpack, get_type_hints, overload
 
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from toolrail.context import BlobStore, SessionMemory, ToolContext, WorkspaceAccess
 from toolrail.errors import SystemFailure, ToolError
+from toolrail.output import ToolOutput, no_output
 from toolrail.parameters import Definition, Parameters, describe, read_parameters
 from toolrail_schemas import (
     Annotations,
-    Block,
     Budget,
     Cost,
-    ErrorClass,
-    EventType,
     Isolation,
-    JsonBlock,
     JsonObject,
     Permission,
     Rollback,
     SideEffect,
     Source,
     SurfaceMeta,
-    TextBlock,
     ToolSpec,
     Visibility,
-    canonical_json,
 )
 
 __all__ = [
@@ -75,53 +70,6 @@ _EFFECTS = (
     "cost",
     "cancellable",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOutput:
-    """What a tool answers, before it is stored, cut to budget and addressed to its call."""
-
-    content: tuple[Block, ...] = ()
-    """What the model sees. A text or JSON block made by `text()` or `json()` may be longer than a
-    result carries inline; the worker stores it whole and cuts what is shown."""
-    structured: JsonValue = None
-    is_error: bool = False
-    error_code: str | None = None
-    error_class: ErrorClass | None = None
-    resource_refs: tuple[str, ...] = ()
-    """Refs given out besides those inside `content`."""
-    events: tuple[tuple[EventType, JsonObject], ...] = ()
-    """Journal events of the effect, in order; written before the result is stored."""
-    truncated: bool = False
-    """The tool itself gave out less than was asked for; it names the rest by a ref."""
-    summary: str | None = None
-    """One line that may stand for the whole output in a later prompt."""
-
-    @classmethod
-    def text(cls, text: str) -> Self:
-        """Return an output of one text of any length; empty text is an empty output.
-
-        Raises:
-            ToolError: `tool.invalid_output`, the text holds a lone surrogate.
-        """
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise _no_output("text that is not valid Unicode") from None
-        return cls(content=(TextBlock.model_construct(text=text),) if text else ())
-
-    @classmethod
-    def json(cls, value: JsonValue) -> Self:
-        """Return an output of one JSON value of any size.
-
-        Raises:
-            ToolError: `tool.invalid_output`, the value holds NaN, an infinity or a lone surrogate.
-        """
-        try:
-            canonical_json(value)
-        except (ValueError, TypeError, RecursionError):
-            raise _no_output("a value that JSON cannot carry") from None
-        return cls(content=(JsonBlock.model_construct(value=value),))
 
 
 class ToolOptions(TypedDict, total=False):
@@ -199,6 +147,14 @@ class Tool:
         result: object = await pending
         return self.to_output(result)
 
+    def call_isolated(self, arguments: JsonObject, context: JsonObject) -> JsonObject:
+        """Run the call inside a child process; `ToolOutput.from_wire` reads the answer.
+
+        Raises:
+            ToolError: As `run`.
+        """
+        return self.run(arguments, ToolContext.from_wire(context)).to_wire()
+
     def to_output(self, value: object) -> ToolOutput:
         """Return what the function returned as an output.
 
@@ -217,7 +173,7 @@ class Tool:
         try:
             plain: JsonValue = to_jsonable_python(value, inf_nan_mode="constants")
         except (PydanticSerializationError, ValueError):
-            raise _no_output(f"a {type(value).__name__}, which has no JSON form") from None
+            raise no_output(f"a {type(value).__name__}, which has no JSON form") from None
         output = ToolOutput.json(plain)
         return output if self.spec.output_schema is None else replace(output, structured=plain)
 
@@ -350,11 +306,3 @@ def _complaint(error: ValidationError) -> str:
     place = ".".join(str(part) for part in first["loc"])
     text = first["msg"].removeprefix("Value error, ").rstrip(".")
     return f"{place}: {text}." if place else f"{text}."
-
-
-def _no_output(what: str) -> ToolError:
-    return ToolError(
-        "tool.invalid_output",
-        f"The tool returned {what}.",
-        next_action="Do not repeat the call unchanged; the tool itself is at fault.",
-    )
