@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from redis import exceptions as rx
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -40,8 +40,7 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
         name: Shown by CLIENT LIST.
         blocking: For a client that waits in XREAD: replies may then take as long as they like.
     """
-    # redis-py types this class method's **kwargs as unknown.
-    client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+    pool = ConnectionPool.from_url(
         url,
         decode_responses=True,
         protocol=2,
@@ -51,7 +50,7 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
         client_name=name,
         retry=Retry(NoBackoff(), 0),
     )
-    return client  # pyright: ignore[reportUnknownVariableType]
+    return Redis.from_pool(pool)
 
 
 async def command(redis: Redis, *args: Argument) -> object:

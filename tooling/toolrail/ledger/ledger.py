@@ -107,7 +107,7 @@ class Ledger:
             end.error_class if end else "",
             end.error_code if end else "",
             end.inbox_result if end else "",
-            call.approval_ms,
+            call.approval_expires_ms,
             int(call.alone),
             flat[0],
             len(call.events),
@@ -124,6 +124,8 @@ class Ledger:
                 return _over_budget(reply[1])
             case "CALLS_PENDING":
                 return Dispatched("calls_pending")
+            case "REPEATS_UNKNOWN":
+                return Dispatched("repeats_unknown")
             case _:
                 raise _refused(reply, call.run_id)
 

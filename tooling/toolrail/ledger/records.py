@@ -81,7 +81,8 @@ class NewCall:
     deadline_ms: int
     """From now, for waiting and running together up to the claim."""
     envelope: str = ""
-    approval_ms: int = 0
+    approval_expires_ms: int = 0
+    """By the clock of Redis."""
     alone: bool = False
     """Refuse while other calls of the run are open; for the tool that ends the run."""
     drift: Literal["denied", "unknown", ""] = ""
@@ -93,7 +94,14 @@ class NewCall:
 class Dispatched:
     """What the ledger did with a new call."""
 
-    status: Literal["accepted", "duplicate", "over_run_budget", "over_turn_budget", "calls_pending"]
+    status: Literal[
+        "accepted",
+        "duplicate",
+        "over_run_budget",
+        "over_turn_budget",
+        "calls_pending",
+        "repeats_unknown",
+    ]
     state: str = ""
 
 
