@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -54,6 +54,14 @@ if sys.platform == "linux":
         sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+def end_with_parent(command: Sequence[str | Path]) -> list[str | Path]:
+    """Return a command that runs the given one and has it ended with the thread that starts it.
+
+    Linux only; elsewhere the program just runs.
+    """
+    return [sys.executable, "-ISc", TRAMPOLINE, str(os.getpid()), *command]
 
 
 def find_program() -> Path:
@@ -230,7 +238,7 @@ class EmbeddedRedis:
             with self.log_file.open("ab") as output:
                 self._log_size = output.tell()
                 self._process = subprocess.Popen(
-                    [sys.executable, "-ISc", TRAMPOLINE, str(os.getpid()), program, config],
+                    end_with_parent([program, config]),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
