@@ -178,6 +178,17 @@ async def test_a_crash_loop_is_given_up_with_its_last_words(
     assert "given up" in sink.events("a")[-1]
 
 
+async def test_a_wrong_configuration_is_not_tried_again(
+    supervisor: Supervisor, sink: KeepingSink
+) -> None:
+    """Exit code 78 means that no restart can help."""
+    with pytest.raises(ChildNeverReady):
+        await supervisor.start([child("a", "import sys; sys.exit(78)")])
+
+    assert supervisor.status("a").starts == 1
+    assert "its configuration is wrong" in sink.events("a")[-1]
+
+
 async def test_giving_up_an_essential_child_asks_for_the_stop_of_all(
     supervisor: Supervisor,
 ) -> None:

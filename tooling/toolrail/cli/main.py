@@ -8,15 +8,15 @@ the answer "policy" of `toolrail try` and `toolrail call`); 130 interrupted.
 """
 
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import typer
 
 from toolrail.cli.catalogue import Command, Entry, all_commands
+from toolrail.cli.failures import tell_bug, tell_error
 from toolrail.cli.options import CommandExit, GlobalOptions
-from toolrail.errors import ConfigError, ToolrailError
+from toolrail.errors import ToolrailError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 64
@@ -47,10 +47,10 @@ def run(arguments: Sequence[str], *, commands: Mapping[str, Entry] | None = None
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except ToolrailError as error:
-        _tell(error, is_debugging=is_debugging)
+        tell_error(error, is_debugging=is_debugging)
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001  # the process edge: no traceback reaches a user
-        _tell_bug(error, is_debugging=is_debugging)
+        tell_bug(error, is_debugging=is_debugging)
         return EXIT_FAILED
     return 0
 
@@ -118,25 +118,3 @@ def _exit_code(end: SystemExit) -> int:
         case text:
             typer.secho(text, err=True, fg=typer.colors.RED)
             return EXIT_FAILED
-
-
-def _tell(error: ToolrailError, *, is_debugging: bool) -> None:
-    """Say what happened in one red line, and below it what to do."""
-    if is_debugging:
-        traceback.print_exception(error)
-    message, fix = str(error), None
-    if isinstance(error, ConfigError) and error.fix is not None:
-        message, fix = message.removesuffix(error.fix).rstrip(), error.fix
-    first, *rest = message.splitlines() or [error.code]
-    typer.secho(f"error: {first}", err=True, fg=typer.colors.RED)
-    for line in (*rest, *(() if fix is None else (f"fix: {fix}",))):
-        typer.secho(f"  {line}", err=True)
-
-
-def _tell_bug(error: Exception, *, is_debugging: bool) -> None:
-    if is_debugging:
-        traceback.print_exception(error)
-    typer.secho(f"error: {type(error).__name__}: {error}", err=True, fg=typer.colors.RED)
-    hint = "this is a bug of Toolrail; run it again with `toolrail --debug …` and report the trace"
-    if not is_debugging:
-        typer.secho(f"  {hint}", err=True)

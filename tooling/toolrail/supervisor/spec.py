@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 from toolrail.settings import own_environment
 
+EXIT_CONFIG = 78
+"""EX_CONFIG of sysexits.h: the settings are wrong, and stay wrong however often one starts."""
+
 
 class Stage(enum.IntEnum):
     """The order of start; the order of stop is the reverse.
@@ -69,6 +72,9 @@ class RestartPolicy:
 
     window_s: float = 60.0
     """An end older than this counts no longer, so a rare crash never adds up to a give-up."""
+
+    hopeless_codes: frozenset[int] = frozenset({EXIT_CONFIG})
+    """Exit codes after which no restart can help."""
 
 
 class RestartBudget:

@@ -62,9 +62,23 @@ class Supervisor:
     an event.
     """
 
-    def __init__(self, sink: LineSink, *, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        sink: LineSink,
+        *,
+        clock: Clock = time.monotonic,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Supervise nothing yet.
+
+        Args:
+            sink: Takes the children's lines and the supervisor's own sentences.
+            clock: Any monotonic seconds; counts restarts in their window.
+            on_change: Called after each change of any child's state.
+        """
         self._sink = sink
         self._clock = clock
+        self._on_change = on_change
         self._children: dict[str, _Kept] = {}
         self._changed = asyncio.Condition()
         self._stop_asked = asyncio.Event()
@@ -168,9 +182,13 @@ class Supervisor:
             problem = await self._run_once(kept)
             if kept.stop_asked.is_set():
                 break
+            if kept.status.exit_code in spec.restart.hopeless_codes:
+                await self._give_up(kept, f"{problem}; given up, since its configuration is wrong")
+                return
             delay_s = budget.next_delay_s(self._clock())
             if delay_s is None:
-                await self._give_up(kept, problem)
+                limits = f"{spec.restart.max_restarts} restarts in {spec.restart.window_s:g} s"
+                await self._give_up(kept, f"{problem}; given up after {limits}")
                 return
             self._sink.event(
                 spec.name, f"{problem}; starting it again in {delay_s:g} s", is_problem=True
@@ -186,6 +204,7 @@ class Supervisor:
         process = ChildProcess(spec, self._sink)
         kept.status.last_lines = process.last_lines
         kept.status.starts += 1
+        kept.status.exit_code = None
         try:
             await process.start()
         except OSError as error:
@@ -236,12 +255,7 @@ class Supervisor:
 
     async def _give_up(self, kept: _Kept, problem: str) -> None:
         spec = kept.status.spec
-        self._sink.event(
-            spec.name,
-            f"{problem}; given up after {spec.restart.max_restarts} restarts in "
-            f"{spec.restart.window_s:g} s",
-            is_problem=True,
-        )
+        self._sink.event(spec.name, problem, is_problem=True)
         await self._move(kept, ChildState.GIVEN_UP)
         if spec.essential:
             self._stop_asked.set()
@@ -250,6 +264,7 @@ class Supervisor:
         async with self._changed:
             kept.status.state = state
             self._changed.notify_all()
+        self._on_change()
 
 
 def end_in_words(code: int) -> str:

@@ -1,0 +1,34 @@
+"""Tell a user what went wrong and what to do.
+
+Is: the sentences on standard error. Is not: exit codes (`main.py`).
+Above: `main.py`, commands that go on after an error. Below: `toolrail.errors`.
+"""
+
+import traceback
+
+import typer
+
+from toolrail.errors import ConfigError, ToolrailError
+
+
+def tell_error(error: ToolrailError, *, is_debugging: bool = False) -> None:
+    """Say what happened in one red line, and below it what to do."""
+    if is_debugging:
+        traceback.print_exception(error)
+    message, fix = str(error), None
+    if isinstance(error, ConfigError) and error.fix is not None:
+        message, fix = message.removesuffix(error.fix).rstrip(), error.fix
+    first, *rest = message.splitlines() or [error.code]
+    typer.secho(f"error: {first}", err=True, fg=typer.colors.RED)
+    for line in (*rest, *(() if fix is None else (f"fix: {fix}",))):
+        typer.secho(f"  {line}", err=True)
+
+
+def tell_bug(error: Exception, *, is_debugging: bool = False) -> None:
+    """Name an exception that no code expected, and say how to get its trace."""
+    if is_debugging:
+        traceback.print_exception(error)
+    typer.secho(f"error: {type(error).__name__}: {error}", err=True, fg=typer.colors.RED)
+    hint = "this is a bug of Toolrail; run it again with `toolrail --debug …` and report the trace"
+    if not is_debugging:
+        typer.secho(f"  {hint}", err=True)

@@ -1,0 +1,39 @@
+"""Start a command: settings, then logging.
+
+Is: the one call every command makes first. Is not: a client.
+Above: commands, also those of other packages. Below: `toolrail.settings`, `toolrail.logs`,
+`toolrail.supervisor.state`.
+"""
+
+import typer
+
+from toolrail.cli.options import GlobalOptions
+from toolrail.logs import set_up_logging
+from toolrail.settings import Settings
+from toolrail.supervisor.state import find_cluster, with_cluster
+
+
+def start(context: typer.Context, *, joins_cluster: bool = True) -> Settings:
+    """Return the settings of this process, with logging set up by them.
+
+    Args:
+        context: Of the command; carries the global options.
+        joins_cluster: Take what the environment does not say from the cluster that is up in this
+            folder, as `toolrail up` left it in the state folder.
+
+    Raises:
+        ConfigError: A TOOLRAIL_ variable is wrong.
+    """
+    settings = Settings.from_env()
+    options = options_of(context)
+    set_up_logging(
+        options.log_level or settings.log_level, options.log_format or settings.log_format
+    )
+    cluster = find_cluster(settings.state_dir) if joins_cluster else None
+    return settings if cluster is None else with_cluster(settings, cluster)
+
+
+def options_of(context: typer.Context) -> GlobalOptions:
+    """Return the global options; the defaults when the command is run without the program."""
+    found: object = context.find_root().obj
+    return found if isinstance(found, GlobalOptions) else GlobalOptions()

@@ -1,0 +1,68 @@
+"""`toolrail up`: a whole cluster on this machine, until Ctrl-C.
+
+Is: the terminal side of `LocalCluster`. Is not: the cluster.
+Above: `main.py`. Below: `toolrail.supervisor`.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from toolrail.cli.options import CommandExit
+from toolrail.cli.start import start
+from toolrail.settings import Settings, redact_url
+from toolrail.supervisor.cluster import LocalCluster, parse_scale
+from toolrail.supervisor.console import ConsoleSink
+from toolrail.supervisor.spec import ChildState
+
+
+def up(
+    context: typer.Context,
+    *,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(help="Workers per source, such as mcp=2; repeat it or use commas."),
+    ] = None,
+) -> None:
+    """Run a whole cluster on this machine: Redis and one worker per source, until Ctrl-C.
+
+    The first Ctrl-C (or SIGTERM) drains and stops in order, the second kills. Commands that are
+    run in the same folder meanwhile find the cluster by themselves.
+    """
+    settings = start(context, joins_cluster=False)
+    code = asyncio.run(_up(settings, parse_scale(scale or [])))
+    raise CommandExit(code)
+
+
+async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
+    """Run the cluster until it is asked to stop; 1 when a child had to be given up."""
+    sink = ConsoleSink(sys.stdout, colour=sys.stdout.isatty())
+    cluster = LocalCluster(settings, sink, scale=scale)
+    loop = asyncio.get_running_loop()
+    starting = asyncio.create_task(cluster.start())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, cluster.supervisor.ask_stop)
+    stop_asked = asyncio.create_task(cluster.wait_stop_asked())
+    await asyncio.wait({starting, stop_asked}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        # Asked to stop while starting: `start` stops what it has started.
+        starting.cancel()
+        await asyncio.wait({starting})
+        return 0
+    effective = await starting
+    _tell_ready(effective, sink)
+    await stop_asked
+    sink.event("cluster", "stopping; once more kills")
+    await cluster.stop()
+    given_up = [s for s in cluster.supervisor.statuses() if s.state is ChildState.GIVEN_UP]
+    return 1 if given_up else 0
+
+
+def _tell_ready(settings: Settings, sink: ConsoleSink) -> None:
+    sink.event("cluster", f"ready at {redact_url(settings.redis_url)}; Ctrl-C stops it")
+    folder = settings.state_dir.absolute().parent
+    sink.event("cluster", f"in {folder} try: toolrail call workspace.list_files --args '{{}}'")
