@@ -27,7 +27,7 @@ from toolrail.supervisor.supervisor import ChildStatus, Supervisor
 SOURCES = ("builtin", "mcp", "extension")
 ONE_OF_EACH: Mapping[str, int] = MappingProxyType(dict.fromkeys(SOURCES, 1))
 _REDIS = "redis"
-_REDIS_CHECK_S = 5.0
+_REDIS_CHECK_S = 2.0
 _STOP_MARGIN_S = 10.0
 """What a worker may need beyond its drain to close servers and sessions."""
 
