@@ -18,6 +18,7 @@ import psutil
 import pytest
 import redis
 
+from tests.promises import promise
 from tests.servers import StartRedis, redis_program
 from tests.waiting import wait_until
 from toolrail.embedded import EmbeddedRedis, find_program, find_wheel_program
@@ -141,6 +142,7 @@ def test_a_wrong_option_is_refused_with_the_servers_last_words(
         EmbeddedRedis(tmp_path, program=program, options={"no-such-option": "1"}).start()
 
 
+@promise("redis.embedded-leaves-nothing")
 def test_the_server_ends_when_its_parent_is_killed(program: Path, tmp_path: Path) -> None:
     """A killed `toolrail up` leaves nothing behind."""
     script = (

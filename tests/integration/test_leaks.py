@@ -7,8 +7,10 @@ Above: nothing. Below: `tests/leaks.py`.
 import redis
 
 from tests.leaks import leaked_keys
+from tests.promises import promise
 
 
+@promise("redis.nothing-leaks")
 def test_a_key_without_ttl_is_a_leak(redis_client: redis.Redis, key_prefix: str) -> None:
     """Under the test's prefix or anywhere else in its database."""
     redis_client.set(f"{key_prefix}blob:1", "x")

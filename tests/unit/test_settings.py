@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from tests.promises import promise
 from toolrail.errors import ConfigError, SecretMissing
 from toolrail.settings import (
     Settings,
@@ -80,6 +81,7 @@ def test_a_variable_in_small_letters_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert "Did you mean TOOLRAIL_SLOTS?" in refusal()
 
 
+@promise("settings.refused-by-name")
 def test_all_bad_values_are_told_at_once_with_name_fault_and_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
