@@ -1,0 +1,48 @@
+# Everything from nothing: each target first makes .venv, which takes a minute once and no time
+# after that. Needed: make and Python 3.11 or newer with venv. No service, no root.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SYNCED := .venv/.synced
+EXTRAS := worker,gateway,embedded
+SYNC := sync --quiet --locked --all-extras --group dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench
+
+help:  ## show this
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+demo: $(SYNCED)  ## a whole cluster on this machine and a scripted agent run through it
+	@$(BIN)/toolrail demo
+
+test: $(SYNCED)  ## the whole suite
+	@$(BIN)/python -m pytest -n 2 -q
+
+check: $(SYNCED)  ## format, lint, types, import contract, unit and component tests: a minute
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --warnings
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest -n 2 -q tests/unit tests/component
+
+format: $(SYNCED)  ## format the code and apply the safe fixes
+	@$(BIN)/ruff check --fix --quiet || true
+	@$(BIN)/ruff format
+
+bench: $(SYNCED)  ## measure governed calls per second on this machine
+	@$(BIN)/python -m tests.bench
+
+# The lock decides the versions. uv reads it; without uv on PATH it comes from the package index
+# into the same environment. Where the locked addresses cannot be reached (a company's mirror), pip
+# resolves again with its own configuration.
+$(SYNCED): pyproject.toml uv.lock
+	@if command -v uv >/dev/null && uv $(SYNC); then :; else \
+	    test -x $(BIN)/python || $(PYTHON) -m venv .venv; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
+	    $(BIN)/uv $(SYNC) || { \
+	        $(BIN)/python -m pip install --quiet --upgrade pip && \
+	        $(BIN)/python -m pip install --quiet --group dev --editable '.[$(EXTRAS)]'; }; \
+	fi
+	@touch $@
