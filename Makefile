@@ -7,6 +7,9 @@ SYNCED := .venv/.synced
 EXTRAS := worker,gateway,embedded
 SYNC := sync --quiet --locked --all-extras --group dev
 
+export UV_SYSTEM_CERTS := true
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench
 
@@ -23,7 +26,7 @@ check: $(SYNCED)  ## format, lint, types, import contract, unit and component te
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/mypy --no-error-summary
-	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --warnings
+	@$(BIN)/pyright --warnings
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -n 2 -q tests/unit tests/component
 
