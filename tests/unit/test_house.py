@@ -35,12 +35,13 @@ LAYERS: tuple[tuple[str, str, set[str]], ...] = (
     (
         "tooling",
         "toolrail",
-        {"pydantic_settings", "redis", "kombu", "amqp", "jsonschema_rs", "orjson", "typer", "rich"},
+        {"pydantic_settings", "redis", "kombu", "amqp", "jsonschema_rs", "orjson", "anyio"}
+        | {"typer", "click", "rich"},
     ),
     (
         "workers",
         "toolrail_workers",
-        {"celery", "billiard", "vine", "mcp", "mcp_types", "anyio", "prometheus_client"},
+        {"celery", "billiard", "vine", "mcp", "mcp_types", "prometheus_client"},
     ),
 )
 CELERY_MODULES = {"app.py", "_celery.py", "transport.py", "pool.py"}
