@@ -60,7 +60,7 @@ def matched(selector: str, *, widening: bool = False) -> set[str]:
         ("tag:repo", {"issue", "calm"}),
         ("effect:destructive", {"issue", "odd", "dice"}),
         ("effect:external", {"issue", "odd", "dice"}),
-        ("effect:high_cost", set()),
+        ("effect:high_cost", set[str]()),
     ],
 )
 def test_a_selector_finds_the_tools_it_names(selector: str, found: set[str]) -> None:
@@ -70,7 +70,7 @@ def test_a_selector_finds_the_tools_it_names(selector: str, found: set[str]) -> 
 
 @pytest.mark.parametrize(
     ("selector", "found"),
-    [("tag:repo", {"calm"}), ("effect:destructive", set()), ("mcp.gh.*", {"issue"})],
+    [("tag:repo", {"calm"}), ("effect:destructive", set[str]()), ("mcp.gh.*", {"issue"})],
 )
 def test_untrusted_words_do_not_widen(selector: str, found: set[str]) -> None:
     """Ruling 3.8.8: where a match widens, tags and effects of untrusted tools do not count."""

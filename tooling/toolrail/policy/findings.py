@@ -147,16 +147,26 @@ def _fact_denial(query: PolicyInput, layer: Layer, code: ReasonCode, rule: str) 
     return Denial(layer, code, Ruling(rule), query.layers.profile.on_denied)
 
 
+def why_void(query: PolicyInput, layer: Layer) -> str | None:
+    """Return why a grant of this layer would not count for this tool; None when it would."""
+    if layer is Layer.PLATFORM:
+        return "the platform caps and never grants"
+    if query.spec.source is Source.EXTENSION and layer not in {Layer.PROFILE, Layer.USER}:
+        return "only profile and user can grant extension tools"
+    if layer is not Layer.SOURCE:
+        return None
+    if query.facts.lifecycle is Lifecycle.COMPAT:
+        return "a compat tool is never granted by the source layer"
+    if query.layers.profile.declares_grants:
+        return "the profile has a list of its own"
+    return None
+
+
 def _counting(query: PolicyInput, base: Verdicts) -> Iterator[Verdict]:
     """Yield the layers whose grant would count for this tool, in order of precedence."""
-    extension = query.spec.source is Source.EXTENSION
-    if not extension:
-        yield base.plan
-    yield base.profile
-    yield base.user
-    compat = query.facts.lifecycle is Lifecycle.COMPAT
-    if not (extension or compat or query.layers.profile.declares_grants):
-        yield base.source
+    for verdict in (base.plan, base.profile, base.user, base.source):
+        if why_void(query, verdict.layer) is None:
+            yield verdict
 
 
 def _grants(query: PolicyInput, base: Verdicts) -> Iterator[Grant]:

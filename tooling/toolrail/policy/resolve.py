@@ -21,6 +21,8 @@ from toolrail_schemas import (
     Source,
 )
 
+MESSAGE_MAX_CHARS: Final = 1000
+
 _WHY_NOT: Final = {
     ReasonCode.PLATFORM_NOT_LISTED: "The platform allows only what its allow_only lists.",
     ReasonCode.PLAN_UNLISTED: "The plan node is strict and does not list the tool.",
@@ -109,7 +111,7 @@ def _allowed(query: PolicyInput, findings: Findings, grant: Grant) -> Reason:
         code=ReasonCode.ALLOWED,
         layer=grant.layer,
         rule=grant.ruling.rule,
-        message=message,
+        message=message[:MESSAGE_MAX_CHARS],
     )
 
 

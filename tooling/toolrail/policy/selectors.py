@@ -87,6 +87,10 @@ class PolicyTextError(ValueError):
         return f"{self.problem}. {self.fix}"
 
 
+class SelectorError(PolicyTextError):
+    """A text is not a selector, or one that could never match a tool. Correct it as told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What selectors can see of one tool, and of one call of it.
@@ -190,21 +194,21 @@ def parse_selector(text: str) -> Selector:
     """Return the selector that the text spells.
 
     Raises:
-        PolicyTextError: It could never match a tool, or does not say what it seems to.
+        SelectorError: It could never match a tool, or does not say what it seems to.
     """
     if not text or text != text.strip():
-        raise PolicyTextError("is empty or has blanks around it", "Write it without blanks.")
+        raise SelectorError("is empty or has blanks around it", "Write it without blanks.")
     if len(text) > SELECTOR_MAX_CHARS:
-        raise PolicyTextError(
+        raise SelectorError(
             f"is longer than {SELECTOR_MAX_CHARS} characters", "Use a pattern with *."
         )
     if _CONTROL.search(text):
-        raise PolicyTextError("holds a control character", "Remove it.")
+        raise SelectorError("holds a control character", "Remove it.")
     prefixed = _WORD_BEFORE_COLON.fullmatch(text)
     if prefixed is not None:
         return _parse_prefixed(text, word=prefixed[1], value=prefixed[2])
     if "?" in text or "[" in text or "]" in text:
-        raise PolicyTextError(
+        raise SelectorError(
             "uses ? or [ ], which are not wildcards here",
             "Use * in their place; it is the only one.",
         )
@@ -222,28 +226,28 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def _parse_prefixed(text: str, *, word: str, value: str) -> Selector:
     if word not in PREFIXES:
-        raise PolicyTextError(f"has an unknown prefix {word!r}", did_you_mean(word, PREFIXES))
+        raise SelectorError(f"has an unknown prefix {word!r}", did_you_mean(word, PREFIXES))
     kind = SelectorKind(word)
     if kind is SelectorKind.SOURCE:
         _check_member(value, [source.value for source in Source], "source")
     elif kind is SelectorKind.EFFECT:
         _check_member(value, [effect.value for effect in Effect], "effect")
     elif "*" in value or not value or value != value.strip():
-        raise PolicyTextError(
+        raise SelectorError(
             f"needs one exact id after {word}:", f"Write one selector for each {word}."
         )
     elif kind is not SelectorKind.TAG and not _OWNER_ID.fullmatch(value):
         raise _bad_owner(word, value)
     elif kind is SelectorKind.TAG and (value != value.lower() or len(value) > TAG_MAX_CHARS):
-        raise PolicyTextError(
+        raise SelectorError(
             f"names the tag {value!r}, which no tool can carry",
             f"Tags are lower case and at most {TAG_MAX_CHARS} characters.",
         )
     return Selector(text, kind, value)
 
 
-def _bad_owner(noun: str, owner: str) -> PolicyTextError:
-    return PolicyTextError(
+def _bad_owner(noun: str, owner: str) -> SelectorError:
+    return SelectorError(
         f"names the {noun} {owner!r}, an id none can have",
         "Ids are 1 to 64 letters, digits, _ and -, the first a letter or digit.",
     )
@@ -251,7 +255,7 @@ def _bad_owner(noun: str, owner: str) -> PolicyTextError:
 
 def _check_member(value: str, known: list[str], noun: str) -> None:
     if value not in known:
-        raise PolicyTextError(f"names an unknown {noun} {value!r}", did_you_mean(value, known))
+        raise SelectorError(f"names an unknown {noun} {value!r}", did_you_mean(value, known))
 
 
 def _parse_glob(text: str) -> Selector:
@@ -261,7 +265,7 @@ def _parse_glob(text: str) -> Selector:
     if whole_server is not None:
         return Selector(text, SelectorKind.SERVER, whole_server[1])
     if not _NAME_START.match(text):
-        raise PolicyTextError("is a pattern no tool name fits", _NAME_SHAPES)
+        raise SelectorError("is a pattern no tool name fits", _NAME_SHAPES)
     return Selector(text, SelectorKind.GLOB, text, tuple(text.split("*")))
 
 
@@ -273,7 +277,7 @@ def _parse_name(text: str) -> Selector:
         try:
             check_native_name(text)
         except ValueError as error:
-            raise PolicyTextError("is a name no tool can have", _NAME_SHAPES) from error
+            raise SelectorError("is a name no tool can have", _NAME_SHAPES) from error
     return Selector(text, SelectorKind.NAME, text)
 
 
@@ -281,7 +285,7 @@ def _check_foreign_name(text: str, *, head: str, rest: str) -> None:
     noun = _FOREIGN[head]
     owner, _, tool = rest.partition(".")
     if not owner or not tool:
-        raise PolicyTextError(
+        raise SelectorError(
             f"is a name no tool can have, since they are {head}.<{noun}>.<tool>",
             f"Write {text.rstrip('.')}.* for every tool of the {noun}.",
         )
@@ -290,7 +294,7 @@ def _check_foreign_name(text: str, *, head: str, rest: str) -> None:
     try:
         check_name_text(text)
     except ValueError as error:
-        raise PolicyTextError("is a name no tool can have", f"Note that {error}.") from error
+        raise SelectorError("is a name no tool can have", f"Note that {error}.") from error
 
 
 def _glob(parts: tuple[str, ...], name: str) -> bool:
