@@ -1,1 +1,48 @@
-"""Toolrail."""
+"""Everything an agent service and a tool author import.
+
+Is: the public names, each loaded when it is first used, so that a tool's child process does not
+pay for the client and `toolrail --help` not for Redis. Is not: code that runs tools
+(`toolrail_workers`). Above: agent services, tool authors. Below: the modules that define the names.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from toolrail.tool import Tool, ToolContext, ToolError, ToolOutput, tool
+
+if TYPE_CHECKING:
+    from toolrail.client import Toolrail
+    from toolrail.request import CallRequest, Ticket
+    from toolrail.run import Run
+    from toolrail.settings import Settings
+
+__all__ = [
+    "CallRequest",
+    "Run",
+    "Settings",
+    "Ticket",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolOutput",
+    "Toolrail",
+    "tool",
+]
+
+_HOME = {
+    "CallRequest": "toolrail.request",
+    "Run": "toolrail.run",
+    "Settings": "toolrail.settings",
+    "Ticket": "toolrail.request",
+    "Toolrail": "toolrail.client",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'toolrail' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -55,8 +55,7 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
 
 async def command(redis: Redis, *args: Argument) -> object:
     """Return the raw reply of one command."""
-    reply: object = await redis.execute_command(*args)  # type: ignore[no-untyped-call]
-    return reply
+    return cast("object", await redis.execute_command(*args))  # type: ignore[no-untyped-call]
 
 
 async def command_bytes(redis: Redis, *args: Argument) -> bytes | None:

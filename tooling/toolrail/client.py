@@ -1,0 +1,317 @@
+"""Connect an agent service to a Toolrail cell.
+
+Is: `Toolrail`, which opens runs and finds them again; it owns the connections. Is not: what
+happens inside a run (`run.py`). Above: agent services, `sync.py`, the CLI. Below: everything a
+run needs, put together here once.
+
+    async with Toolrail(Settings.from_env()) as rail:
+        run = await rail.open_run(profile="assistant")
+        result = await run.call("workspace.read_file", {"path": "input/a.txt"}, id="c1")
+        await run.complete()
+"""
+
+import os
+import time
+import uuid
+from types import TracebackType
+from typing import Self, cast
+
+from pydantic import JsonValue, ValidationError
+from redis.asyncio import Redis
+
+from toolrail.admission import Admission
+from toolrail.approvals import Approvals
+from toolrail.blobs import Blobs
+from toolrail.dispatcher import Dispatcher
+from toolrail.doorbell import DoorbellPort, KombuDoorbell, RedisDoorbell
+from toolrail.drafting import Drafter
+from toolrail.entry import EntryWriter
+from toolrail.errors import Closed, ConfigError, RunConflict, RunNotFound
+from toolrail.inbox import Inbox
+from toolrail.keys import Keys
+from toolrail.ledger import JournalReader, Ledger, LedgerReader
+from toolrail.policy.load import load_plan, load_policy
+from toolrail.policy.snapshot import PolicySnapshot
+from toolrail.redis_io import check_version, command, connect, retrying
+from toolrail.registry import Registry, RegistryView
+from toolrail.request import Limits, RunContext
+from toolrail.run import Parts, Run
+from toolrail.settings import Settings
+from toolrail_schemas import (
+    ApprovalMode,
+    Caller,
+    JsonObject,
+    RunLimits,
+    RunSpec,
+    format_run_id,
+    sha256_hex,
+)
+
+
+class Toolrail:
+    """One client process. Open it with `async with`; use it from one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._secret = settings.require_secret()
+        self._keys = Keys(settings.key_prefix)
+        self._policies = load_policy(settings.policy_dir)
+        self._client = uuid.uuid4().hex
+        self._parts: Parts | None = None
+        self._doorbell: DoorbellPort | None = None
+        self._connections: list[Redis] = []
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            RedisUnavailable, RedisTooOld: The cell cannot be used as it is.
+        """
+        settings = self._settings
+        name = f"toolrail-client-{self._client[:8]}"
+        redis = connect(settings.redis_url, timeout_s=settings.redis_timeout_s, name=name)
+        blocking = connect(
+            settings.redis_url, timeout_s=settings.redis_timeout_s, name=name, blocking=True
+        )
+        self._connections = [redis, blocking]
+        try:
+            await check_version(redis, deadline_s=settings.redis_timeout_s)
+        except BaseException:
+            await self.close()
+            raise
+        self._parts = self._assemble(redis, blocking)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Disconnect; accepted calls go on."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Disconnect; accepted calls go on."""
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            await parts.inbox.close()
+        if self._doorbell is not None:
+            await self._doorbell.close()
+        for connection in self._connections:
+            await connection.aclose()
+        self._connections = []
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls of all runs that wait for a person."""
+        return self._open_parts().approvals
+
+    async def open_run(
+        self,
+        *,
+        profile: str,
+        tenant: str = "default",
+        user: str | None = None,
+        surface: str = "core",
+        caller: Caller = Caller.ASSISTANT,
+        plan: JsonObject | None = None,
+        approval_mode: ApprovalMode = ApprovalMode.DENY_ALL,
+        limits: RunLimits | None = None,
+        name: str | None = None,
+    ) -> Run:
+        """Return a new run under the policy as it is now, or the tenant's open run of that name.
+
+        Args:
+            profile: Name of a profile in the policy folder.
+            tenant: Whose run it is.
+            user: Whose settings apply, a file in `users/`.
+            surface: Product surface of the catalog.
+            caller: Caller of the run's calls unless a call says otherwise.
+            plan: The plan node's policy, in the shape of a policy file.
+            approval_mode: What happens to a call that needs a person.
+            limits: How many denials and unknown tools the run survives.
+            name: The tenant's own name for the run; opening it twice gives the same run.
+
+        Raises:
+            UnknownProfile: The policy folder has no such profile.
+            ConfigError: The plan, or another value, is not well formed.
+            RunConflict: The name is in use by a run with another spec.
+            RedisUnavailable, JournalAppendFailed: As named.
+        """
+        node = None if plan is None else load_plan(plan)
+        policy = self._policies.snapshot(profile=profile, user=user, plan=node)
+        try:
+            spec = RunSpec(
+                tenant=tenant,
+                profile=profile,
+                surface=surface,
+                caller=caller,
+                plan=plan,
+                policy_hash=policy.policy_hash,
+                approval_mode=ApprovalMode(approval_mode),
+                limits=limits or RunLimits(),
+                user=user,
+                name=name,
+            )
+        except ValidationError as error:
+            raise ConfigError(_told(error), fix="Correct the argument of open_run.") from error
+        run_id = await self._run_id(spec)
+        known = await self._open_parts().reader.run(run_id) if name is not None else None
+        if known is not None:
+            return await self._same_run(run_id, spec)
+        await self._store_policy(policy)
+        await self._open(run_id, spec, policy)
+        return Run(RunContext(run_id, spec, policy), self._open_parts())
+
+    async def run(self, run_id: str) -> Run:
+        """Return a run that was opened before, by any client.
+
+        Raises:
+            RunNotFound: No such run, or not a run id at all.
+        """
+        parts = self._open_parts()
+        record = await parts.reader.run(run_id) if _is_run_id(run_id) else None
+        if record is None:
+            raise RunNotFound(
+                f"There is no run {run_id[:80]!r}. A run id is run_ and 26 letters and digits; "
+                "a run is forgotten after its retention."
+            )
+        spec = RunSpec.model_validate_json(record["spec"])
+        policy = await self._load_policy(spec.policy_hash or "")
+        return Run(RunContext(run_id, spec, policy), parts)
+
+    async def _same_run(self, run_id: str, spec: RunSpec) -> Run:
+        """Return the named run; it keeps the policy that it was opened under."""
+        run = await self.run(run_id)
+        if run.spec.model_copy(update={"policy_hash": spec.policy_hash}) != spec:
+            raise RunConflict
+        return run
+
+    async def _open(self, run_id: str, spec: RunSpec, policy: PolicySnapshot) -> None:
+        text = spec.model_dump_json()
+        created: dict[str, JsonValue] = {
+            "tenant": spec.tenant,
+            "profile": spec.profile,
+            "surface": spec.surface,
+            "caller": spec.caller.value,
+            "approval_mode": spec.approval_mode.value,
+        }
+        await self._open_parts().ledger.open_run(
+            run_id,
+            digest=sha256_hex(text.encode()),
+            fields={
+                "spec": text,
+                "tenant": spec.tenant,
+                "profile": spec.profile,
+                "policy_hash": policy.policy_hash,
+                "client": self._client,
+                "retention_ms": int(self._settings.retention_s * 1000),
+                "max_denied": spec.limits.max_denied,
+                "max_unknown": spec.limits.max_unknown,
+            },
+            created=created,
+            snapshot={"policy_hash": policy.policy_hash},
+        )
+
+    async def _run_id(self, spec: RunSpec) -> str:
+        fresh = format_run_id(time.time_ns() // 1_000_000, os.urandom(10))
+        if spec.name is None:
+            return fresh
+        key = self._keys.run_name(
+            sha256_hex(spec.tenant.encode())[:16], sha256_hex(spec.name.encode())[:32]
+        )
+        ttl_ms = int(self._settings.retention_s * 1000)
+        held = await self._ask("SET", key, fresh, "NX", "GET", "PX", ttl_ms)
+        return str(held) if held else fresh
+
+    async def _store_policy(self, policy: PolicySnapshot) -> None:
+        # Twice the retention: a run may last, and is read for as long again after its end.
+        ttl_ms = int(self._settings.retention_s * 2000)
+        key = self._keys.policy(policy.policy_hash)
+        await self._ask("SET", key, policy.dumps(), "PX", ttl_ms)
+
+    async def _load_policy(self, policy_hash: str) -> PolicySnapshot:
+        text = await self._ask("GET", self._keys.policy(policy_hash))
+        return PolicySnapshot.loads(cast("str | None", text) or "", expected_hash=policy_hash)
+
+    async def _ask(self, *args: str | int) -> object:
+        self._open_parts()
+        redis = self._connections[0]
+        return await retrying(
+            lambda: command(redis, *args), deadline_s=self._settings.redis_timeout_s
+        )
+
+    def _open_parts(self) -> Parts:
+        if self._parts is None:
+            raise Closed("This client is not open. Use it inside `async with Toolrail(...)`.")
+        return self._parts
+
+    def _assemble(self, redis: Redis, blocking: Redis) -> Parts:
+        settings, prefix = self._settings, self._settings.key_prefix
+        deadline_s = settings.redis_timeout_s
+        ledger = Ledger(redis, prefix=prefix, deadline_s=deadline_s)
+        reader = LedgerReader(redis, prefix=prefix, deadline_s=deadline_s)
+        registry = RegistryView(Registry(redis, prefix=prefix, deadline_s=deadline_s))
+        blobs = Blobs(redis, prefix=prefix, ttl_s=settings.blob_ttl_s, deadline_s=deadline_s)
+        doorbell = _doorbell(settings)
+        self._doorbell = doorbell
+        entries = EntryWriter(
+            reader=reader,
+            blobs=blobs,
+            doorbell=doorbell,
+            secret=self._secret,
+            client=self._client,
+            limits=_limits(settings),
+        )
+        drafter = Drafter(registry, call_deadline_ms=int(settings.call_deadline_s * 1000))
+        dispatcher = Dispatcher(ledger=ledger, drafter=drafter, entries=entries, doorbell=doorbell)
+        approvals = Approvals(
+            ledger=ledger,
+            reader=reader,
+            registry=registry,
+            entries=entries,
+            doorbell=doorbell,
+            blobs=blobs,
+            keys=self._keys,
+            inline_result_bytes=settings.inline_result_bytes,
+        )
+        return Parts(
+            ledger=ledger,
+            reader=reader,
+            journal=JournalReader(redis, blocking, prefix=prefix, deadline_s=deadline_s),
+            registry=registry,
+            blobs=blobs,
+            inbox=Inbox(blocking, keys=self._keys, client=self._client),
+            dispatcher=dispatcher,
+            approvals=approvals,
+            admission=Admission(
+                redis, memory_ratio=settings.admission_memory_ratio, deadline_s=deadline_s
+            ),
+        )
+
+
+def _doorbell(settings: Settings) -> DoorbellPort:
+    if settings.broker_url is None or settings.broker_url == settings.redis_url:
+        return RedisDoorbell()
+    return KombuDoorbell(settings.broker_url, timeout_s=settings.redis_timeout_s)
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        inline_args_bytes=settings.inline_args_bytes,
+        inline_result_bytes=settings.inline_result_bytes,
+        call_deadline_ms=int(settings.call_deadline_s * 1000),
+        approval_ms=int(settings.approval_expiry_s * 1000),
+        max_attempts=settings.max_attempts,
+    )
+
+
+def _is_run_id(text: str) -> bool:
+    return text.isascii() and text.startswith("run_") and len(text) == 30 and text[4:].isalnum()
+
+
+def _told(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}." if place else f"{first['msg']}."

@@ -1,0 +1,138 @@
+"""Take calls into the ledger: judge each on a snapshot, then commit it in one step.
+
+Is: the order draft, judge, commit, ring; and what follows when the ledger's own counters refuse.
+Is not: waiting for results (`inbox.py`) or anything a worker does. Above: `client.py`, the
+gateway. Below: `drafting.py`, `judgement.py`, `entry.py`, the ledger.
+"""
+
+from collections.abc import Sequence
+
+from toolrail.doorbell import DoorbellPort
+from toolrail.drafting import Draft, Drafter
+from toolrail.entry import EntryWriter
+from toolrail.errors import SystemFailure
+from toolrail.judgement import Judgement, failure, judge
+from toolrail.ledger import Dispatched, Ledger
+from toolrail.request import CallRequest, RunContext, Ticket
+from toolrail.validation import ArgumentValidators
+
+
+class Dispatcher:
+    """The one way into the ledger for calls."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        drafter: Drafter,
+        entries: EntryWriter,
+        doorbell: DoorbellPort,
+    ) -> None:
+        self._ledger = ledger
+        self._drafter = drafter
+        self._entries = entries
+        self._doorbell = doorbell
+        self._validators = ArgumentValidators()
+
+    async def dispatch(
+        self, run: RunContext, request: CallRequest, *, deadline_s: float | None = None
+    ) -> Ticket:
+        """The call is in the ledger: queued, parked, or refused with a result that explains.
+
+        Dispatching the same call again returns the same ticket and starts nothing.
+
+        Args:
+            run: The run.
+            request: The call.
+            deadline_s: From now until the call must have started its last attempt.
+
+        Raises:
+            CallError: The id or the turn cannot name a call; nothing was recorded.
+            SystemFailure: A call without id; the run is failed with it.
+            CallConflict, RunClosed, RunNotFound: See `Ledger.dispatch`.
+            JournalAppendFailed, AdmissionClosed, RedisUnavailable: See there.
+        """
+        return await self.commit(run, await self.prepare(run, request, deadline_s=deadline_s))
+
+    async def prepare(
+        self, run: RunContext, request: CallRequest, *, deadline_s: float | None = None
+    ) -> Draft:
+        """Return the request as a draft; see `dispatch` for what it raises.
+
+        Apart from `commit`, so that the calls of one turn are prepared in order and then share
+        one round trip.
+        """
+        if request.id == "":
+            raise await self._fail_run(
+                run,
+                "model.tool_call_id_missing",
+                "The model made a call without an id, so the run was failed. "
+                "Pass the provider's id; an adapter for a provider without ids derives one.",
+            )
+        return await self._drafter.draft(run, request, deadline_s)
+
+    async def commit(self, run: RunContext, draft: Draft) -> Ticket:
+        """The prepared call is in the ledger; see `dispatch`."""
+        judgement = self._judge(run, draft)
+        dispatched = await self._enter(run, draft, judgement)
+        if dispatched.status == "repeats_unknown":
+            judgement = self._judge(run, draft, repeats_unknown=True)
+            dispatched = await self._enter(run, draft, judgement)
+        code = _REFUSED_BY_LEDGER.get(dispatched.status)
+        if code is not None:
+            return await self.refuse(run, draft, code)
+        if dispatched.status == "accepted" and dispatched.state == "queued":
+            await self._doorbell.ring(draft.queue, self._entries.sign(run.run_id, draft.key))
+        return _ticket(run, draft, dispatched.state)
+
+    async def refuse(self, run: RunContext, draft: Draft, code: str) -> Ticket:
+        """The call is recorded as failed with this code, without asking policy."""
+        judgement = Judgement(kind="refuse", result=failure(draft.asked, code))
+        dispatched = await self._enter(run, draft, judgement)
+        return _ticket(run, draft, dispatched.state)
+
+    async def check_turn(self, run: RunContext, requests: Sequence[CallRequest]) -> None:
+        """The calls of one model response have different ids.
+
+        Raises:
+            SystemFailure: Two share one; the run is failed, since results could not be matched.
+        """
+        ids = [(request.turn, request.id) for request in requests]
+        if len(set(ids)) < len(ids):
+            raise await self._fail_run(
+                run,
+                "model.duplicate_tool_call_id",
+                "Two calls of one response share an id, so the run was failed. "
+                "Pass the provider's ids unchanged.",
+            )
+
+    async def _fail_run(self, run: RunContext, code: str, message: str) -> SystemFailure:
+        await self._ledger.end_run(
+            run.run_id, status="failed", code=code, actor="runtime:dispatcher"
+        )
+        return SystemFailure(code, message)
+
+    def _judge(self, run: RunContext, draft: Draft, *, repeats_unknown: bool = False) -> Judgement:
+        return judge(
+            draft.asked,
+            draft.tool,
+            run=run.spec,
+            policy=run.policy,
+            validators=self._validators,
+            repeats_unknown=repeats_unknown,
+        )
+
+    async def _enter(self, run: RunContext, draft: Draft, judgement: Judgement) -> Dispatched:
+        return await self._ledger.dispatch(await self._entries.entry(run, draft, judgement))
+
+
+def _ticket(run: RunContext, draft: Draft, state: str) -> Ticket:
+    asked = draft.asked
+    return Ticket(run.run_id, draft.key, asked.call_id, asked.name, asked.turn, state)
+
+
+_REFUSED_BY_LEDGER = {
+    "over_run_budget": "tool.budget_exhausted",
+    "over_turn_budget": "tool.turn_budget_exhausted",
+    "calls_pending": "workspace.calls_pending",
+}

@@ -1,0 +1,110 @@
+"""Turn a request into a draft: parsed, named, sized and digested.
+
+Is: steps 1 to 3 of the order in semantics 0. Is not: judging (`judgement.py`) or storing
+(`entry.py`). Above: `dispatcher.py`. Below: registry, names, validation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+from pydantic import JsonValue
+
+from toolrail.errors import CallError, InvalidArguments
+from toolrail.judgement import Asked
+from toolrail.names import AliasMap
+from toolrail.registry import RegisteredTool, RegistryView
+from toolrail.request import CallRequest, RunContext, check_identity
+from toolrail.validation import parse_arguments
+from toolrail_schemas import call_key, canonical_json, queue_of, sha256_hex
+
+METADATA_MAX_BYTES = 64 * 1024
+NAME_MAX_CHARS = 128
+NO_QUEUE = "none"
+"""Where a call of an unknown tool is counted; no worker serves it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A call on its way into the ledger."""
+
+    key: str
+    asked: Asked
+    tool: RegisteredTool | None
+    queue: str
+    raw: bytes
+    raw_sha256: str
+    digest: str
+    metadata: bytes
+    deadline_ms: int
+
+
+class Drafter:
+    """Makes drafts against the registry as it is now."""
+
+    def __init__(self, registry: RegistryView, *, call_deadline_ms: int) -> None:
+        self._registry = registry
+        self._call_deadline_ms = call_deadline_ms
+        self._aliases: tuple[frozenset[str], AliasMap] = (frozenset(), AliasMap(()))
+
+    async def draft(self, run: RunContext, request: CallRequest, deadline_s: float | None) -> Draft:
+        """Return the draft of a request.
+
+        Raises:
+            CallError: The id, the turn or the metadata cannot be kept.
+        """
+        check_identity(request)
+        metadata = orjson.dumps(request.provider_metadata) if request.provider_metadata else b""
+        if len(metadata) > METADATA_MAX_BYTES:
+            raise CallError(
+                f"provider_metadata has {len(metadata)} bytes; the limit is {METADATA_MAX_BYTES}."
+            )
+        problem, arguments = None, None
+        try:
+            arguments = parse_arguments(request.arguments)
+            raw = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
+        except InvalidArguments as error:
+            problem, raw = error, _raw_bytes(request.arguments)
+        tool = await self._find(request.name)
+        name = tool.spec.name if tool else shown_name(request.name)
+        caller = request.caller or run.spec.caller
+        raw_sha256 = sha256_hex(raw)
+        said = [name, raw_sha256, caller.value, sha256_hex(metadata)]
+        return Draft(
+            key=call_key(run.run_id, request.turn, request.id),
+            asked=Asked(request.id, name, arguments, problem, caller, request.turn),
+            tool=tool,
+            queue=queue_of(tool.spec.source) if tool else NO_QUEUE,
+            raw=raw,
+            raw_sha256=raw_sha256,
+            digest=sha256_hex(canonical_json(said)),
+            metadata=metadata,
+            deadline_ms=(self._call_deadline_ms if deadline_s is None else int(deadline_s * 1000)),
+        )
+
+    async def _find(self, name: str) -> RegisteredTool | None:
+        tools = await self._registry.tools()
+        tool = tools.get(name)
+        if tool is not None:
+            return tool
+        names = frozenset(tools)
+        if names != self._aliases[0]:
+            self._aliases = (names, AliasMap(names))
+        return await self._registry.find(self._aliases[1].canonical(name) or name)
+
+
+def shown_name(name: str) -> str:
+    """Return a name nobody knows, fit for results, journal and counters."""
+    printable = "".join(char if char.isprintable() else "\ufffd" for char in name)
+    return printable.encode("utf-8", "replace").decode()[:NAME_MAX_CHARS] or "\ufffd"
+
+
+def _raw_bytes(arguments: str | bytes | Mapping[str, JsonValue] | None) -> bytes:
+    """Return what the model wrote, to be stored beside the refusal; not necessarily JSON."""
+    match arguments:
+        case bytes():
+            return arguments
+        case str():
+            return arguments.encode("utf-8", "surrogatepass")
+        case _:
+            return repr(arguments).encode("utf-8", "surrogatepass")

@@ -1,0 +1,232 @@
+"""Write a judged draft as the ledger's entry: record, events, envelope or result.
+
+Is: what `dispatch.lua` is given. Is not: the judgement (`judgement.py`) or the commit
+(`dispatcher.py`). Above: `dispatcher.py`. Below: blobs, doorbell, the ledger's records.
+"""
+
+from dataclasses import replace
+
+from pydantic import JsonValue
+
+from toolrail.blobs import Blobs
+from toolrail.doorbell import DoorbellPort
+from toolrail.drafting import Draft
+from toolrail.errors import CallError
+from toolrail.judgement import Judgement, failure
+from toolrail.ledger import EventLine, LedgerReader, NewCall
+from toolrail.registry import RegisteredTool
+from toolrail.request import Limits, RunContext
+from toolrail.results import ending_of, store_result
+from toolrail_schemas import (
+    ApprovalRecord,
+    Doorbell,
+    EventType,
+    PolicyDecision,
+    SideEffect,
+    args_ref,
+    summarize_arguments,
+)
+
+DEFAULT_OUTPUT_BYTES = 1024 * 1024
+
+
+class EntryWriter:
+    """Makes ledger entries for one client process."""
+
+    def __init__(
+        self,
+        *,
+        reader: LedgerReader,
+        blobs: Blobs,
+        doorbell: DoorbellPort,
+        secret: bytes,
+        client: str,
+        limits: Limits,
+    ) -> None:
+        self._reader = reader
+        self._blobs = blobs
+        self._doorbell = doorbell
+        self._secret = secret
+        self._client = client
+        self._limits = limits
+
+    def sign(self, run_id: str, key: str, attempt: int = 1) -> Doorbell:
+        """Return the doorbell of one attempt."""
+        return Doorbell.ring(self._secret, run_id=run_id, call_key=key, attempt=attempt)
+
+    async def entry(self, run: RunContext, draft: Draft, judgement: Judgement) -> NewCall:
+        """Return the entry; large arguments and results are durable before it is.
+
+        Args:
+            run: The run.
+            draft: The call.
+            judgement: What is to happen with it.
+        """
+        fields = await self._fields(run, draft, judgement)
+        events = [_requested(draft)]
+        common = NewCall(
+            run_id=run.run_id,
+            call_key=draft.key,
+            digest=draft.digest,
+            state="queued",
+            fields=fields,
+            events=tuple(events),
+            deadline_ms=draft.deadline_ms,
+        )
+        budget = judgement.decision.budget if judgement.decision else None
+        match judgement.kind:
+            case "queue":
+                effect = draft.tool.spec.annotations.side_effect if draft.tool else None
+                return replace(
+                    common,
+                    cap_run=budget.calls_remaining if budget else None,
+                    cap_turn=budget.calls_remaining_turn if budget else None,
+                    envelope=self._doorbell.inline(draft.queue, self.sign(run.run_id, draft.key)),
+                    alone=effect is SideEffect.CONTROL,
+                )
+            case "park":
+                return await self._parked(run, draft, judgement, common)
+            case "refuse":
+                return await self._refused(draft, judgement, common)
+
+    async def _fields(
+        self, run: RunContext, draft: Draft, judgement: Judgement
+    ) -> dict[str, str | int]:
+        asked = draft.asked
+        fields: dict[str, str | int] = {
+            "call_id": asked.call_id,
+            "tool": asked.name,
+            "turn": asked.turn,
+            "queue": draft.queue,
+            "client": self._client,
+            "caller": asked.caller.value,
+            "tenant": run.spec.tenant,
+            "profile": run.spec.profile,
+            "policy_hash": run.policy.policy_hash,
+            "args_sha256": draft.raw_sha256,
+            "args_bytes": len(draft.raw),
+            "max_attempts": self._limits.max_attempts,
+        }
+        if asked.problem is None and len(draft.raw) <= self._limits.inline_args_bytes:
+            fields["args"] = draft.raw.decode()
+        else:
+            fields["args_blob"] = await self._blobs.put(draft.raw)
+        if draft.metadata:
+            fields["metadata_blob"] = await self._blobs.put(draft.metadata)
+        if draft.tool is not None:
+            notes = draft.tool.spec.annotations
+            fields["source"] = draft.tool.spec.source.value
+            fields["spec_hash"] = draft.tool.spec.spec_hash
+            fields["retry_safe"] = int(notes.read_only or notes.idempotent)
+        if judgement.decision is not None:
+            budget = judgement.decision.budget
+            fields["timeout_ms"] = budget.timeout_ms
+            fields["max_output_tokens"] = budget.max_output_tokens
+            fields["max_output_bytes"] = budget.max_output_bytes or DEFAULT_OUTPUT_BYTES
+        return fields
+
+    async def _parked(
+        self, run: RunContext, draft: Draft, judgement: Judgement, common: NewCall
+    ) -> NewCall:
+        if draft.tool is None or judgement.decision is None:
+            raise CallError
+        now_ms = await self._reader.now_ms()
+        record = _approval_record(
+            run, draft, draft.tool, judgement.decision, now_ms, now_ms + self._limits.approval_ms
+        )
+        awaiting: dict[str, JsonValue] = {
+            "approval_id": record.approval_id,
+            "args_summary": record.args_summary,
+            "args_ref": record.args_ref,
+            "side_effect": record.annotations.side_effect.value,
+            "destructive": record.annotations.destructive,
+            "source": record.source.value,
+            "rollback": record.rollback.value,
+            "policy_reason": record.policy_reason,
+            "expires_at": record.expires_at,
+        }
+        return replace(
+            common,
+            state="awaiting_approval",
+            fields={**common.fields, "approval": record.model_dump_json()},
+            events=(*common.events, EventLine(EventType.TOOL_CALL_AWAITING_APPROVAL, awaiting)),
+            approval_expires_ms=record.expires_at,
+        )
+
+    async def _refused(self, draft: Draft, judgement: Judgement, common: NewCall) -> NewCall:
+        result = judgement.result or failure(draft.asked, "tool.internal_error")
+        stored = await store_result(
+            result, self._blobs, inline_bytes=self._limits.inline_result_bytes
+        )
+        ending = ending_of(
+            draft.key,
+            result,
+            stored,
+            before=common.events,
+            run_end="failed" if judgement.run_end_code else "",
+            run_end_code=judgement.run_end_code,
+            denied=judgement.denied,
+        )
+        kept = {
+            "result": stored.inline,
+            "result_blob": stored.blob,
+            "result_sha256": stored.sha256,
+        }
+        return replace(
+            common,
+            state="denied" if judgement.denied is not None else "failed",
+            fields={**common.fields, **kept},
+            events=ending.events,
+            drift=judgement.drift,
+            ending=ending,
+        )
+
+
+def approval_id_of(run_id: str, key: str) -> str:
+    """Return the id an approval is known by; it spells the call, so that no index is needed."""
+    return f"{run_id}.{key}"
+
+
+def _requested(draft: Draft) -> EventLine:
+    spec = draft.tool.spec if draft.tool else None
+    payload: dict[str, JsonValue] = {
+        "caller": draft.asked.caller.value,
+        "source": spec.source.value if spec else None,
+        "spec_hash": spec.spec_hash if spec else None,
+        "args_ref": args_ref(draft.key),
+        "args_bytes": len(draft.raw),
+        "args_sha256": draft.raw_sha256,
+    }
+    return EventLine(EventType.TOOL_CALL_REQUESTED, payload)
+
+
+def _approval_record(
+    run: RunContext,
+    draft: Draft,
+    tool: RegisteredTool,
+    decision: PolicyDecision,
+    now_ms: int,
+    expires_ms: int,
+) -> ApprovalRecord:
+    spec = tool.spec
+    asked_by = ", ".join(layer.value for layer in decision.approval_required_by)
+    return ApprovalRecord(
+        approval_id=approval_id_of(run.run_id, draft.key),
+        run_id=run.run_id,
+        call_id=draft.asked.call_id,
+        call_key=draft.key,
+        name=spec.name,
+        title=spec.title or spec.name,
+        source=spec.source,
+        source_ref=spec.source_ref,
+        spec_hash=spec.spec_hash,
+        args_sha256=draft.raw_sha256,
+        policy_hash=run.policy.policy_hash,
+        args_summary=summarize_arguments(draft.asked.arguments or {}),
+        args_ref=args_ref(draft.key),
+        annotations=spec.annotations,
+        rollback=spec.annotations.rollback,
+        policy_reason=f"Approval is required by {asked_by or 'the tool'}.",
+        requested_at=now_ms,
+        expires_at=expires_ms,
+    )

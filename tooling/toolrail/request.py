@@ -1,0 +1,91 @@
+"""What a client hands in and gets back: a call, a ticket, and the run they belong to.
+
+Is: frozen values and the check that a call can be named at all. Is not: judging or storing.
+Above: client, dispatcher, gateway. Below: the schemas.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from toolrail.errors import CallError
+from toolrail.policy.snapshot import PolicySnapshot
+from toolrail_schemas import Caller, RunSpec
+
+CALL_ID_MAX_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """One call as a model made it.
+
+    Attributes:
+        id: The provider's id, 1 to 256 bytes.
+        name: Canonical or model-facing name.
+        arguments: JSON text as the provider sent it, or an object.
+        turn: Which model response it came in; ids are unique per turn.
+        caller: Who invokes; None takes the run's.
+        provider_metadata: Opaque, stored beside the arguments, never shown to a tool.
+    """
+
+    id: str
+    name: str
+    arguments: str | bytes | Mapping[str, JsonValue] | None = None
+    turn: int = 0
+    caller: Caller | None = None
+    provider_metadata: Mapping[str, JsonValue] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a dispatched call is known by."""
+
+    run_id: str
+    call_key: str
+    call_id: str
+    name: str
+    turn: int
+    state: str
+    """As the ledger took it: queued, awaiting_approval, denied, failed, or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What judging a run's calls needs; frozen with the run."""
+
+    run_id: str
+    spec: RunSpec
+    policy: PolicySnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes and times the dispatcher applies; see `Settings` for the reasons."""
+
+    inline_args_bytes: int
+    inline_result_bytes: int
+    call_deadline_ms: int
+    approval_ms: int
+    max_attempts: int
+
+
+def check_identity(request: CallRequest) -> None:
+    """The request's id and turn can name a call.
+
+    Raises:
+        CallError: What is wrong with them; nothing was recorded.
+    """
+    try:
+        size = len(request.id.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise CallError(
+            "The call id holds half of a surrogate pair. Pass the provider's id unchanged."
+        ) from None
+    if size > CALL_ID_MAX_BYTES or "\x00" in request.id:
+        raise CallError(
+            f"The call id has {size} bytes or holds a NUL; an id has 1 to {CALL_ID_MAX_BYTES} "
+            "bytes and no NUL. Pass the provider's id unchanged."
+        )
+    if request.turn < 0:
+        raise CallError(f"The turn is {request.turn}; turns count from 0.")

@@ -1,0 +1,268 @@
+"""Work inside one run: see its tools, call them, wait, cancel, read its journal, end it.
+
+Is: what an agent service holds while an agent executes. Is not: connections (`client.py`) or
+the rules of dispatch (`dispatcher.py`). Above: agent services, `sync.py`. Below: `client.py`'s
+parts, given as one `Parts` value.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from toolrail.admission import Admission
+from toolrail.approvals import Approvals
+from toolrail.blobs import Blobs
+from toolrail.dispatcher import Dispatcher
+from toolrail.drafting import Draft
+from toolrail.errors import CallNotFound, RunNotFound, WaitTimeout
+from toolrail.inbox import Inbox
+from toolrail.ledger import JournalReader, Ledger, LedgerReader, RunEnd
+from toolrail.ledger.closing import cancel_call, close_open_calls
+from toolrail.policy.inputs import Facts
+from toolrail.registry import RegistryView
+from toolrail.request import CallRequest, RunContext, Ticket
+from toolrail.results import load_result
+from toolrail_schemas import (
+    Caller,
+    JournalEvent,
+    RunSpec,
+    SideEffect,
+    ToolResult,
+    ToolSpec,
+    UnknownEvent,
+)
+
+REREAD_FIRST_S = 0.5
+REREAD_CAP_S = 5.0
+"""The inbox is a hint; so often the record itself is looked at while waiting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What all runs of one client share."""
+
+    ledger: Ledger
+    reader: LedgerReader
+    journal: JournalReader
+    registry: RegistryView
+    blobs: Blobs
+    inbox: Inbox
+    dispatcher: Dispatcher
+    approvals: Approvals
+    admission: Admission
+
+
+class Run:
+    """One run, held by a client; any number of clients may hold the same run."""
+
+    def __init__(self, context: RunContext, parts: Parts) -> None:
+        self._context = context
+        self._parts = parts
+
+    @property
+    def id(self) -> str:
+        """The run's id, `run_` and a ULID."""
+        return self._context.run_id
+
+    @property
+    def spec(self) -> RunSpec:
+        """What the run was opened with."""
+        return self._context.spec
+
+    async def status(self) -> str:
+        """Return open, completed, failed or cancelled.
+
+        Raises:
+            RunNotFound: The run is past its retention.
+        """
+        return (await self.record())["status"]
+
+    async def record(self) -> Mapping[str, str]:
+        """Return the run's record: status, code, budget counters.
+
+        Raises:
+            RunNotFound: The run is past its retention.
+        """
+        record = await self._parts.reader.run(self.id)
+        if record is None:
+            raise RunNotFound
+        return record
+
+    async def tools(self) -> list[ToolSpec]:
+        """Return the tools the run's caller may see now, by name."""
+        tools = await self._parts.registry.tools()
+        shown: list[ToolSpec] = []
+        for name in sorted(tools):
+            tool = tools[name]
+            decision = self._context.policy.resolve(
+                tool.spec,
+                caller=self.spec.caller,
+                surface=self.spec.surface,
+                facts=Facts(source_available=tool.available),
+            )
+            if decision.visible:
+                shown.append(tool.spec)
+        return shown
+
+    async def dispatch(self, request: CallRequest, *, deadline_s: float | None = None) -> Ticket:
+        """The call is accepted and will have exactly one result; see `Dispatcher.dispatch`."""
+        await self._parts.admission.check()
+        return await self._parts.dispatcher.dispatch(self._context, request, deadline_s=deadline_s)
+
+    async def call(
+        self,
+        name: str,
+        arguments: str | bytes | Mapping[str, JsonValue] | None = None,
+        *,
+        id: str,  # the word of every provider
+        turn: int = 0,
+        caller: Caller | None = None,
+        timeout_s: float | None = None,
+    ) -> ToolResult:
+        """Return the result of one call; an error is a result too, unless the run is over.
+
+        Args:
+            name: Canonical or model-facing tool name.
+            arguments: JSON text as the model wrote it, or an object.
+            id: The provider's call id.
+            turn: Which model response the call came in.
+            caller: Who invokes; None takes the run's.
+            timeout_s: How long to wait; the call itself goes on after that.
+
+        Raises:
+            WaitTimeout: No result in time.
+            CallError, CallConflict, RunClosed, SystemFailure: See `Dispatcher.dispatch`.
+        """
+        request = CallRequest(id=id, name=name, arguments=arguments, turn=turn, caller=caller)
+        return await self.wait(await self.dispatch(request), timeout_s=timeout_s)
+
+    async def call_many(
+        self, requests: Sequence[CallRequest], *, timeout_s: float | None = None
+    ) -> list[ToolResult]:
+        """Return the results of one turn's parallel calls, in the order of the requests.
+
+        All are accepted in one round trip. A tool that ends the run is started when the others
+        have ended, and calls after it are refused (`tool.after_finish`).
+        """
+        await self._parts.admission.check()
+        dispatcher = self._parts.dispatcher
+        await dispatcher.check_turn(self._context, requests)
+        drafts = [await dispatcher.prepare(self._context, request) for request in requests]
+        last = next((i for i, draft in enumerate(drafts) if _ends_run(draft)), len(drafts))
+        tickets = await asyncio.gather(
+            *(dispatcher.commit(self._context, draft) for draft in drafts[:last])
+        )
+        too_late = [
+            await dispatcher.refuse(self._context, draft, "tool.after_finish")
+            for draft in drafts[last + 1 :]
+        ]
+        results = await self._wait_all(tickets, timeout_s)
+        if last < len(drafts):
+            ending = await dispatcher.commit(self._context, drafts[last])
+            results.append(await self.wait(ending, timeout_s=timeout_s))
+        return results + await self._wait_all(too_late, timeout_s)
+
+    async def _wait_all(
+        self, tickets: Sequence[Ticket], timeout_s: float | None
+    ) -> list[ToolResult]:
+        return list(
+            await asyncio.gather(*(self.wait(ticket, timeout_s=timeout_s) for ticket in tickets))
+        )
+
+    async def wait(self, ticket: Ticket, *, timeout_s: float | None = None) -> ToolResult:
+        """Return the call's result as soon as it has one.
+
+        Raises:
+            WaitTimeout: No result in time; the call goes on.
+            CallNotFound: The ledger has forgotten the call.
+        """
+        loop = asyncio.get_running_loop()
+        end = float("inf") if timeout_s is None else loop.time() + timeout_s
+        reread_s = REREAD_FIRST_S
+        future = self._parts.inbox.expect(ticket.run_id, ticket.call_key)
+        if ticket.state in {"completed", "failed", "denied"}:
+            reread_s = 0.0
+        try:
+            while True:
+                left = min(reread_s, end - loop.time())
+                if left > 0:
+                    await asyncio.wait({future}, timeout=left)
+                if future.done() and future.result():
+                    return ToolResult.model_validate_json(future.result())
+                result = await self.result(ticket)
+                if result is not None:
+                    return result
+                if loop.time() >= end:
+                    raise WaitTimeout
+                reread_s = min(max(reread_s * 2, REREAD_FIRST_S), REREAD_CAP_S)
+        finally:
+            self._parts.inbox.forget(ticket.run_id, ticket.call_key)
+
+    async def result(self, ticket: Ticket) -> ToolResult | None:
+        """Return the call's result, or None while it has none.
+
+        Raises:
+            CallNotFound: The ledger has forgotten the call.
+            BlobMissing: The result outlived its blob.
+        """
+        call = await self._parts.reader.call(ticket.run_id, ticket.call_key)
+        if call is None:
+            raise CallNotFound
+        return await load_result(call, self._parts.blobs) if call.is_terminal else None
+
+    async def cancel_call(self, ticket: Ticket) -> None:
+        """The call ends as `tool.cancelled`, at once or when its worker has stopped the tool."""
+        await cancel_call(
+            self._parts.ledger,
+            self._parts.reader,
+            self._parts.blobs,
+            ticket.run_id,
+            ticket.call_key,
+            actor="runtime:client",
+        )
+
+    async def approve(self, ticket: Ticket, *, by: str) -> None:
+        """A parked call is queued; see `Approvals.approve`."""
+        await self._parts.approvals.approve(self._context, ticket.call_key, by=by)
+
+    async def deny(self, ticket: Ticket, *, by: str, comment: str = "") -> None:
+        """A parked call is refused; see `Approvals.deny`."""
+        await self._parts.approvals.deny(self._context, ticket.call_key, by=by, comment=comment)
+
+    async def journal(
+        self, *, after_seq: int = 0, limit: int = 500
+    ) -> list[JournalEvent | UnknownEvent]:
+        """Return up to 500 events after a sequence number."""
+        return await self._parts.journal.read(self.id, after_seq=after_seq, limit=limit)
+
+    def events(self, *, after_seq: int = 0) -> AsyncIterator[JournalEvent | UnknownEvent]:
+        """Yield events as they are written, until the run has ended; resume by `seq`."""
+        return self._parts.journal.follow(self.id, after_seq=after_seq)
+
+    async def complete(self) -> RunEnd:
+        """The run is completed; refused (`calls_pending`) while calls are open."""
+        return await self._end("completed", "")
+
+    async def cancel(self) -> RunEnd:
+        """The run is cancelled: waiting calls end now, running ones when they have stopped."""
+        return await self._end("cancelled", "run.cancelled")
+
+    async def fail(self, code: str) -> RunEnd:
+        """The run is failed, for a reason of the agent service itself."""
+        return await self._end("failed", code)
+
+    async def _end(self, status: str, code: str) -> RunEnd:
+        parts = self._parts
+        end = await parts.ledger.end_run(self.id, status=status, code=code, actor="runtime:client")
+        if end.status != "ending":
+            return end
+        await close_open_calls(
+            parts.ledger, parts.reader, parts.blobs, self.id, actor="runtime:client"
+        )
+        return await parts.ledger.end_run(self.id, status=status, code=code, actor="runtime:client")
+
+
+def _ends_run(draft: Draft) -> bool:
+    return draft.tool is not None and draft.tool.spec.annotations.side_effect is SideEffect.CONTROL

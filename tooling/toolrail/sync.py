@@ -1,0 +1,181 @@
+"""Use Toolrail from code without an event loop.
+
+Is: a thin blocking portal over the async client; every call goes through the same code. Is not:
+a second implementation. Above: synchronous agent services, scripts. Below: `client.py`, anyio.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from pydantic import JsonValue
+
+from toolrail.client import Toolrail as AsyncToolrail
+from toolrail.ledger import RunEnd
+from toolrail.request import CallRequest, Ticket
+from toolrail.run import Run as AsyncRun
+from toolrail.settings import Settings
+from toolrail_schemas import (
+    ApprovalMode,
+    Caller,
+    JournalEvent,
+    JsonObject,
+    RunLimits,
+    ToolResult,
+    ToolSpec,
+    UnknownEvent,
+)
+
+
+class Run:
+    """One run; see `toolrail.run.Run` for what each method does and raises."""
+
+    def __init__(self, run: AsyncRun, portal: BlockingPortal) -> None:
+        self._run = run
+        self._portal = portal
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self._run.id
+
+    def status(self) -> str:
+        """Return open, completed, failed or cancelled."""
+        return self._portal.call(self._run.status)
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the tools the run's caller may see now."""
+        return self._portal.call(self._run.tools)
+
+    def dispatch(self, request: CallRequest, *, deadline_s: float | None = None) -> Ticket:
+        """The call is accepted."""
+        return self._portal.call(partial(self._run.dispatch, request, deadline_s=deadline_s))
+
+    def call(
+        self,
+        name: str,
+        arguments: str | bytes | Mapping[str, JsonValue] | None = None,
+        *,
+        id: str,  # the word of every provider
+        turn: int = 0,
+        caller: Caller | None = None,
+        timeout_s: float | None = None,
+    ) -> ToolResult:
+        """Return the result of one call."""
+        return self._portal.call(
+            partial(
+                self._run.call,
+                name,
+                arguments,
+                id=id,
+                turn=turn,
+                caller=caller,
+                timeout_s=timeout_s,
+            )
+        )
+
+    def call_many(
+        self, requests: Sequence[CallRequest], *, timeout_s: float | None = None
+    ) -> list[ToolResult]:
+        """Return the results of one turn's parallel calls, in order."""
+        return self._portal.call(partial(self._run.call_many, requests, timeout_s=timeout_s))
+
+    def wait(self, ticket: Ticket, *, timeout_s: float | None = None) -> ToolResult:
+        """Return the call's result as soon as it has one."""
+        return self._portal.call(partial(self._run.wait, ticket, timeout_s=timeout_s))
+
+    def result(self, ticket: Ticket) -> ToolResult | None:
+        """Return the call's result, or None while it has none."""
+        return self._portal.call(self._run.result, ticket)
+
+    def cancel_call(self, ticket: Ticket) -> None:
+        """The call ends as cancelled."""
+        self._portal.call(self._run.cancel_call, ticket)
+
+    def journal(self, *, after_seq: int = 0, limit: int = 500) -> list[JournalEvent | UnknownEvent]:
+        """Return up to 500 events after a sequence number."""
+        return self._portal.call(partial(self._run.journal, after_seq=after_seq, limit=limit))
+
+    def events(self, *, after_seq: int = 0) -> Iterator[JournalEvent | UnknownEvent]:
+        """Yield events as they are written, until the run has ended."""
+        source = self._run.events(after_seq=after_seq)
+
+        async def following() -> JournalEvent | UnknownEvent | None:
+            return await anext(source, None)
+
+        while (event := self._portal.call(following)) is not None:
+            yield event
+
+    def complete(self) -> RunEnd:
+        """The run is completed."""
+        return self._portal.call(self._run.complete)
+
+    def cancel(self) -> RunEnd:
+        """The run is cancelled."""
+        return self._portal.call(self._run.cancel)
+
+
+class Toolrail:
+    """One client process for blocking code; safe to use from several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start the event loop's thread and connect."""
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal(name="toolrail"))
+            rail = self._portal.call(AsyncToolrail, self._settings)
+            opened: AbstractContextManager[AsyncToolrail] = self._portal.wrap_async_context_manager(
+                rail
+            )
+            self._rail = stack.enter_context(opened)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Disconnect; accepted calls go on."""
+        self._stack.__exit__(kind, error, trace)
+
+    def open_run(
+        self,
+        *,
+        profile: str,
+        tenant: str = "default",
+        user: str | None = None,
+        surface: str = "core",
+        caller: Caller = Caller.ASSISTANT,
+        plan: JsonObject | None = None,
+        approval_mode: ApprovalMode = ApprovalMode.DENY_ALL,
+        limits: RunLimits | None = None,
+        name: str | None = None,
+    ) -> Run:
+        """Return a new run; see `toolrail.client.Toolrail.open_run`."""
+        opened = self._portal.call(
+            partial(
+                self._rail.open_run,
+                profile=profile,
+                tenant=tenant,
+                user=user,
+                surface=surface,
+                caller=caller,
+                plan=plan,
+                approval_mode=approval_mode,
+                limits=limits,
+                name=name,
+            )
+        )
+        return Run(opened, self._portal)
+
+    def run(self, run_id: str) -> Run:
+        """Return a run that was opened before."""
+        return Run(self._portal.call(self._rail.run, run_id), self._portal)
