@@ -222,7 +222,9 @@ class Toolrail:
             sha256_hex(spec.tenant.encode())[:16], sha256_hex(spec.name.encode())[:32]
         )
         ttl_ms = int(self._settings.retention_s * 1000)
-        held = await self._ask("SET", key, fresh, "NX", "GET", "PX", ttl_ms)
+        await self._ask("SET", key, fresh, "NX", "PX", ttl_ms)
+        # Asked apart: redis-py turns the answer of SET with GET into a truth value.
+        held = await self._ask("GET", key)
         return str(held) if held else fresh
 
     async def _store_policy(self, policy: PolicySnapshot) -> None:

@@ -1,0 +1,30 @@
+"""Read what a user gives as arguments of a tool.
+
+Is: JSON from the command line, a file or standard input. Is not: the check of it
+(`toolrail.validation`).
+Above: `call`, `try`. Below: the file system.
+"""
+
+import sys
+from pathlib import Path
+
+from toolrail.errors import ConfigError
+
+
+def read_arguments(text: str) -> str:
+    """Return the JSON text that `JSON`, `@FILE` or `@-` stands for, unread.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    if not text.startswith("@"):
+        return text
+    if text == "@-":
+        return sys.stdin.read()
+    file = Path(text[1:])
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        fix = "Name a file with a JSON object, or write the object itself."
+        raise ConfigError(f"{file} cannot be read: {reason}.", fix=fix, key="--args") from None

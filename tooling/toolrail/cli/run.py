@@ -1,0 +1,107 @@
+"""`toolrail run ...`: open, show, complete and cancel runs.
+
+Is: a run from a terminal. Is not: an agent; nothing here decides which tool to call.
+Above: `main.py`. Below: `toolrail.client`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+
+from toolrail.cli.call import DEFAULT_PROFILE
+from toolrail.cli.options import CommandExit
+from toolrail.cli.start import start
+from toolrail.client import Toolrail
+from toolrail.ledger import RunEnd
+from toolrail.run import Run
+from toolrail_schemas import ApprovalMode
+
+app = typer.Typer(help="Open, show, complete and cancel runs.", no_args_is_help=True)
+
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.")]
+
+
+@app.command("open")
+def open_run(
+    context: typer.Context,
+    *,
+    profile: Annotated[str, typer.Option(help="What the agent may use.")] = DEFAULT_PROFILE,
+    tenant: Annotated[str, typer.Option(help="Whose run it is.")] = "default",
+    user: Annotated[str | None, typer.Option(help="Whose settings apply.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The tenant's own name; opened twice it is one run.")
+    ] = None,
+    approval_mode: Annotated[
+        ApprovalMode, typer.Option(help="What happens to a call that needs a person.")
+    ] = ApprovalMode.DENY_ALL,
+) -> None:
+    """Open a run and print its id."""
+
+    async def work() -> None:
+        async with Toolrail(settings) as rail:
+            run = await rail.open_run(
+                profile=profile, tenant=tenant, user=user, name=name, approval_mode=approval_mode
+            )
+            typer.echo(run.id)
+
+    settings = start(context)
+    asyncio.run(work())
+
+
+@app.command()
+def show(context: typer.Context, run_id: RunId) -> None:
+    """Print the record of a run."""
+    asyncio.run(_with_run(context, run_id, _show))
+
+
+@app.command()
+def tools(context: typer.Context, run_id: RunId) -> None:
+    """Print the tools that the run's caller may see now."""
+    asyncio.run(_with_run(context, run_id, _tools))
+
+
+@app.command()
+def complete(context: typer.Context, run_id: RunId) -> None:
+    """Complete a run; refused while calls are open."""
+    asyncio.run(_with_run(context, run_id, _complete))
+
+
+@app.command()
+def cancel(context: typer.Context, run_id: RunId) -> None:
+    """Cancel a run: waiting calls end now, running ones when they have stopped."""
+    asyncio.run(_with_run(context, run_id, _cancel))
+
+
+async def _with_run(
+    context: typer.Context, run_id: str, work: Callable[[Run], Awaitable[None]]
+) -> None:
+    async with Toolrail(start(context)) as rail:
+        await work(await rail.run(run_id))
+
+
+async def _show(run: Run) -> None:
+    typer.echo(f"run={run.id}")
+    for name, value in sorted((await run.record()).items()):
+        typer.echo(f"{name}={value}")
+
+
+async def _tools(run: Run) -> None:
+    for spec in await run.tools():
+        sentence = spec.description.strip().splitlines()[0] if spec.description.strip() else ""
+        typer.echo(f"{spec.name:<40} {sentence}")
+
+
+async def _complete(run: Run) -> None:
+    _tell_end(await run.complete())
+
+
+async def _cancel(run: Run) -> None:
+    _tell_end(await run.cancel())
+
+
+def _tell_end(end: RunEnd) -> None:
+    typer.echo(end.status)
+    if end.status == "calls_pending":
+        raise CommandExit(1)
