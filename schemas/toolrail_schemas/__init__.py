@@ -83,6 +83,7 @@ from toolrail_schemas.journal import (
     format_timestamp,
     parse_event,
 )
+from toolrail_schemas.lifecycle import CallState
 from toolrail_schemas.names import extension_name, mcp_name
 from toolrail_schemas.policy import (
     BudgetDecision,
@@ -141,6 +142,7 @@ __all__ = [
     "CallKey",
     "CallPayload",
     "CallReply",
+    "CallState",
     "Caller",
     "CancelCall",
     "Causality",

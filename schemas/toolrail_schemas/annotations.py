@@ -6,7 +6,7 @@ Above: `tool.py`, policy, the ledger's retry rule. Below: `_base.py`.
 """
 
 from enum import StrEnum
-from typing import Self
+from typing import Self, cast
 
 from pydantic import model_validator
 
@@ -137,7 +137,8 @@ class Annotations(WireModel):
         """Fill what follows from the declared hints; two contradicting hints mean destructive."""
         if not isinstance(data, dict):
             return data
-        hints: dict[str, object] = {key: value for key, value in data.items() if value is not None}
+        declared = cast("dict[str, object]", data)
+        hints = {key: value for key, value in declared.items() if value is not None}
         read_only = hints.get("read_only") is True
         if read_only and hints.get("destructive") is True:
             read_only = False

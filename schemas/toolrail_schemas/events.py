@@ -44,8 +44,7 @@ class EventType(StrEnum):
 
     TOOL_ATTEMPT_LOST = "tool_attempt_lost"
     """A lease ran out and the call was queued again under the next attempt."""
-    TOOL_CANCEL_REQUESTED = "tool_cancel_requested"
-    TOOL_LATE_RESULT = "tool_late_result"
+    TOOL_RESULT_LATE = "tool_result_late"
     """A worker finished with a stale fence; its result was discarded."""
 
     RUN_CREATED = "run_created"

@@ -78,7 +78,7 @@ class BudgetDecision(WireModel):
     timeout_ms: Count
     max_output_bytes: Count | None = None
     exhausted: Flag = False
-    source_of: dict[BudgetField, Layer] = Field(default_factory=dict)
+    source_of: dict[BudgetField, Layer] = Field(default_factory=dict[BudgetField, Layer])
     """Which layer set each field."""
 
 

@@ -6,7 +6,7 @@ Above: registry, policy, executors. Below: `names.py`, `annotations.py`, `_json_
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
@@ -233,7 +233,8 @@ class ToolSpec(WireModel):
     def _fill_defaults(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
-        given: dict[str, object] = {key: value for key, value in data.items() if value is not None}
+        declared = cast("dict[str, object]", data)
+        given = {key: value for key, value in declared.items() if value is not None}
         name = given.get("name")
         if isinstance(name, str):
             given.setdefault("title", humanise(name))

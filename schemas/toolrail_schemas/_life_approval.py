@@ -1,0 +1,87 @@
+"""Decide what a person's answer, or their silence, does to a call.
+
+Is: approve, deny, expire (semantics 6). Is not: who may answer.
+Above: `lifecycle.py`. Below: `_life_ends.py`.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from toolrail_schemas._life import (
+    Answer,
+    Approve,
+    CallRecord,
+    CallState,
+    Deny,
+    Entry,
+    ExpireApproval,
+    Outcome,
+    Refusal,
+    RefusalReason,
+    ReserveUnit,
+)
+from toolrail_schemas._life_ends import end_denied, enqueue, refuse
+from toolrail_schemas.events import EventType
+
+
+def answer(record: CallRecord, event: Approve | Deny | ExpireApproval) -> Outcome | Refusal:
+    """Return what the answer does."""
+    match event:
+        case Approve():
+            return _approve(record, event)
+        case Deny():
+            return _deny(record, event)
+        case ExpireApproval():
+            return _expire(record, event)
+        case _:
+            assert_never(event)
+
+
+def _approve(record: CallRecord, event: Approve) -> Outcome | Refusal:
+    approved_args = event.edited_args_sha256 or event.args_sha256
+    if record.answer is Answer.APPROVED and record.args_sha256 == approved_args:
+        return Outcome(record=record)
+    refusal = _why_undecidable(record, event.now_ms)
+    if refusal is not None:
+        return refusal
+    if not event.run_open:
+        return refuse(record, RefusalReason.RUN_CLOSED)
+    if (record.args_sha256, record.spec_hash) != (event.args_sha256, event.spec_hash):
+        return refuse(record, RefusalReason.SUPERSEDED)
+    if event.over_budget:
+        return refuse(record, RefusalReason.OVER_BUDGET)
+    approved = replace(
+        record, answer=Answer.APPROVED, args_sha256=approved_args, unit_reserved=True
+    )
+    entry = Entry(type=EventType.TOOL_CALL_APPROVED, attempt=record.attempt)
+    return replace(enqueue(approved, first=(ReserveUnit(),)), journal=(entry,))
+
+
+def _deny(record: CallRecord, event: Deny) -> Outcome | Refusal:
+    if record.answer is Answer.DENIED:
+        return Outcome(record=record)
+    refusal = _why_undecidable(record, event.now_ms)
+    if refusal is not None:
+        return refusal
+    denied = replace(record, answer=Answer.DENIED)
+    return end_denied(denied, code="approval.denied", by="user", fail_run=event.fail_run)
+
+
+def _why_undecidable(record: CallRecord, now_ms: int) -> Refusal | None:
+    """Return why no person can decide now; the clock counts even before the reaper has swept."""
+    if record.state is not CallState.AWAITING_APPROVAL:
+        if record.answer is Answer.NOT_ASKED:
+            return refuse(record, RefusalReason.NOT_AWAITING)
+        return refuse(record, RefusalReason.DECIDED_OTHERWISE)
+    if now_ms >= record.approval_expires_ms:
+        return refuse(record, RefusalReason.APPROVAL_EXPIRED)
+    return None
+
+
+def _expire(record: CallRecord, event: ExpireApproval) -> Outcome | Refusal:
+    if record.state is not CallState.AWAITING_APPROVAL:
+        return refuse(record, RefusalReason.NOT_APPLICABLE)
+    if event.now_ms < record.approval_expires_ms:
+        return refuse(record, RefusalReason.NOT_DUE)
+    expired = replace(record, answer=Answer.EXPIRED)
+    return end_denied(expired, code="approval.expired", by="expiry", fail_run=event.fail_run)
