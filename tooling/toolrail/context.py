@@ -2,7 +2,7 @@
 
 Is: `ToolContext` and the small ports behind it. Is not: their implementations (workers), nor
 anything of queue, ledger or policy: a tool sees none of these.
-Above: `tool.py`, tool functions, executors. Below: `toolrail_schemas`.
+Above: `tool.py`, tool functions, executors. Below: `errors.py`, `toolrail_schemas`.
 """
 
 import math
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+from toolrail.errors import ToolError
 from toolrail_schemas import Caller, JsonObject
 
 
@@ -73,12 +74,25 @@ class ToolContext:
     keep: Callable[[bytes, str], str] | None = None
     """`store.put_blob` for a function that blocks in a thread: content and MIME type in, SHA-256
     out. Set by the executor for `thread` tools."""
+    stopped: Callable[[], bool] | None = None
+    """Whether the call was cancelled. A thread cannot be killed, so a blocking function asks."""
     on_progress: Callable[[float, str], None] | None = None
 
     @property
     def remaining_s(self) -> float:
         """Seconds until the call is stopped; 0 when it is too late."""
         return max(0.0, self.deadline - time.monotonic())
+
+    def check_alive(self) -> None:
+        """Return when the call may still have an effect; ask right before each one.
+
+        Raises:
+            ToolError: `tool.cancelled` or `tool.timeout`.
+        """
+        if self.stopped is not None and self.stopped():
+            raise ToolError("tool.cancelled", "The call was cancelled before it changed anything.")
+        if self.remaining_s == 0:
+            raise ToolError("tool.timeout", "The time for the call was over before its effect.")
 
     def report_progress(self, fraction: float, message: str = "") -> None:
         """Tell whoever waits how far the call is; never blocks and never fails.
