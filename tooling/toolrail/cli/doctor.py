@@ -21,6 +21,7 @@ from toolrail.cli.start import options_of, start
 from toolrail.discovery import discover_tools
 from toolrail.embedded import find_program
 from toolrail.errors import ConfigError, ToolrailError
+from toolrail.policy.load import load_policy
 from toolrail.redis_io import connect, retrying
 from toolrail.redis_version import read_version
 from toolrail.registry import QUEUES, Registry
@@ -99,6 +100,7 @@ def check_settings(settings: Settings) -> list[Finding]:
         Finding(Level.OK, "settings", f"state in {settings.state_dir.absolute()}"),
         _check_secret(settings),
         _check_cluster(settings),
+        _check_policy(settings),
     ]
     try:
         tools = discover_tools(modules=settings.tool_modules)
@@ -138,6 +140,16 @@ def _check_cluster(settings: Settings) -> Finding:
         return Finding(Level.NOTE, "cluster", "none is up in this folder", "`toolrail up`")
     names = ", ".join(child.name for child in cluster.children)
     return Finding(Level.OK, "cluster", f"up as process {cluster.supervisor_pid}: {names}")
+
+
+def _check_policy(settings: Settings) -> Finding:
+    try:
+        folder = load_policy(settings.policy_dir)
+    except ConfigError as error:
+        return Finding(Level.PROBLEM, "policy", str(error))
+    return Finding(
+        Level.OK, "policy", f"{folder.where}: profiles {_names(sorted(folder.profiles))}"
+    )
 
 
 def _check_embedded() -> Finding:
