@@ -1,8 +1,10 @@
 """Build tools and policies for tests in a few words.
 
-Is: makers of specs, and of layers in the letters of semantics 3.5. Is not: assertions.
+Is: makers of specs, of layers in the letters of semantics 3.5, and of folders. Is not: assertions.
 Above: the policy tests. Below: `toolrail.policy`, `toolrail_schemas`.
 """
+
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -14,6 +16,7 @@ from toolrail.policy.layers import (
     SourceLayer,
     UserLayer,
 )
+from toolrail.policy.load import inspect_policy
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail_schemas import (
     Annotations,
@@ -146,3 +149,17 @@ def flags(decision: PolicyDecision) -> str:
     """Spell visible, callable and approval as in the tables."""
     answers = (decision.visible, decision.callable, decision.approval_required)
     return "".join("T" if answer else "F" for answer in answers)
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    """Write a policy folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def refusals(folder: Path) -> list[str]:
+    """Return what is wrong with a folder, with paths relative to it."""
+    _, problems = inspect_policy(folder)
+    return [str(problem).replace(f"{folder}/", "") for problem in problems]

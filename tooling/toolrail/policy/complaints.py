@@ -69,11 +69,11 @@ class Text:
         spelled = ""
         at: JsonValue = self.data
         for part in key:
-            at = _step(at, part)
+            around, at = at, _step(at, part)
             if isinstance(part, int):
                 named = at.get("id") if isinstance(at, dict) else None
                 spelled += f"[{named}]" if isinstance(named, str) else ""
-            else:
+            elif isinstance(around, dict):
                 bare = re.fullmatch(r"[A-Za-z0-9_-]+", part)
                 spelled += f".{part}" if bare else f'."{part}"'
         return spelled.removeprefix(".")

@@ -158,7 +158,7 @@ class _Telling:
             if denial.layer not in written:
                 yield self._denial(denial.layer, denial.ruling)
         for layer, asked in self.asked.items():
-            if layer not in written:
+            if layer not in written and self.decision.visible:
                 yield self._requirement(layer, asked.rule)
 
     def _denial(self, layer: Layer, ruling: Ruling) -> Voice:

@@ -248,14 +248,15 @@ class _Reading:
             return None
         try:
             source = entry.read_bytes().decode("utf-8-sig")
-            data: dict[str, JsonValue] = tomllib.loads(source)
         except UnicodeDecodeError:
             self.problems.append(
                 ConfigError("is not UTF-8.", fix="Save it as UTF-8.", file=str(entry))
             )
             return None
+        try:
+            data: dict[str, JsonValue] = tomllib.loads(source)
         except tomllib.TOMLDecodeError as error:
-            self.problems.append(_syntax_problem(entry, error))
+            self.problems.append(_syntax_problem(entry, source, error))
             return None
         text = Text(file=str(entry), source=source, data=data)
         if "name" in data:
@@ -279,14 +280,11 @@ def _check(
     return (None if problems else layer), problems
 
 
-def _syntax_problem(entry: Traversable, error: tomllib.TOMLDecodeError) -> ConfigError:
+def _syntax_problem(entry: Traversable, source: str, error: ValueError) -> ConfigError:
     told = _DECODE_ERROR.fullmatch(str(error))
-    problem, line = (str(error), None) if told is None else (told[1], told[2])
-    return ConfigError(
-        f"is not TOML: {problem}.",
-        file=str(entry),
-        line=None if line is None else int(line),
-    )
+    problem = str(error) if told is None else told[1]
+    line = None if told is None else int(told[2] or max(1, source.count("\n")))
+    return ConfigError(f"is not TOML: {problem}.", file=str(entry), line=line)
 
 
 def _listed(folder: Traversable) -> list[Traversable]:
