@@ -1,0 +1,47 @@
+"""What `import toolrail` gives and what it costs.
+
+Is: the public names of the package. Is not: what they do.
+Above: nothing. Below: `toolrail`.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+import toolrail
+
+
+@pytest.mark.parametrize("name", sorted(toolrail.__all__))
+def test_every_public_name_is_there(name: str) -> None:
+    """Each is loaded when it is first asked for."""
+    assert getattr(toolrail, name) is getattr(toolrail, name)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """Laziness does not hide a typing error."""
+    with pytest.raises(AttributeError, match="no attribute 'toll'"):
+        getattr(toolrail, "toll")  # noqa: B009  # a constant name would not type-check
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "pass",
+        "import toolrail.tool",
+        "from toolrail.tool import ToolContext",
+        "from toolrail import ToolOutput",
+    ],
+)
+def test_the_name_tool_is_the_decorator_whatever_was_imported_first(first: str) -> None:
+    """The submodule of the same name never takes its place."""
+    code = f"{first}\nfrom toolrail import tool\nfrom toolrail.tool import tool as own\n"
+    subprocess.run([sys.executable, "-c", f"{code}assert tool is own"], check=True)
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    """`toolrail --help` and the children of tools do not pay for the client."""
+    code = "import sys, toolrail; print(sorted({'pydantic', 'redis', 'kombu'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
