@@ -13,9 +13,10 @@ from typing import Annotated
 import typer
 
 from toolrail.cli.arguments import read_arguments
+from toolrail.cli.failures import answering
 from toolrail.cli.options import CommandExit
 from toolrail.cli.show import exit_code_of, result_text
-from toolrail.cli.start import start
+from toolrail.cli.start import options_of, start
 from toolrail.client import Toolrail
 from toolrail.settings import Settings
 from toolrail_schemas import ToolResult
@@ -58,20 +59,21 @@ def call(
 ) -> None:
     """Call one tool through the cluster and print its result.
 
-    Exit code: 0 fine, 1 the model could correct it, 2 refused by policy, 3 the run failed.
+    Exit code: 0 fine, 1 the model could correct it, 2 refused by policy, 3 the run failed or the
+    cluster cannot be used, 64 wrong usage, 78 wrong settings.
     """
-    settings = start(context)
-    asked = Asked(
-        name=name,
-        arguments=read_arguments(args),
-        run_id=run,
-        call_id=id_ or f"cli-{uuid.uuid4().hex[:12]}",
-        turn=turn,
-        profile=profile,
-        tenant=tenant,
-        timeout_s=timeout,
-    )
-    result = asyncio.run(_call(settings, asked))
+    with answering(options_of(context)):
+        asked = Asked(
+            name=name,
+            arguments=read_arguments(args),
+            run_id=run,
+            call_id=id_ or f"cli-{uuid.uuid4().hex[:12]}",
+            turn=turn,
+            profile=profile,
+            tenant=tenant,
+            timeout_s=timeout,
+        )
+        result = asyncio.run(_call(start(context), asked))
     typer.echo(result.model_dump_json(indent=2) if as_json else result_text(result))
     raise CommandExit(exit_code_of(result))
 

@@ -5,10 +5,29 @@ Above: `main.py`, commands that go on after an error. Below: `toolrail.errors`.
 """
 
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import typer
 
+from toolrail import exit_codes
+from toolrail.cli.options import CommandExit, GlobalOptions
 from toolrail.errors import ConfigError, ToolrailError
+
+
+@contextmanager
+def answering(options: GlobalOptions) -> Generator[None]:
+    """Keep the exit codes 0 to 2 for answers of tools, in commands whose exit code is one.
+
+    Raises:
+        CommandExit: 78 for wrong settings, 3 for any other failure of ours; both are told.
+    """
+    try:
+        yield
+    except ToolrailError as error:
+        tell_error(error, is_debugging=options.is_debugging)
+        code = exit_codes.CONFIG if isinstance(error, ConfigError) else exit_codes.SYSTEM
+        raise CommandExit(code) from error
 
 
 def tell_error(error: ToolrailError, *, is_debugging: bool = False) -> None:

@@ -3,8 +3,7 @@
 Is: the process edge of the CLI. Is not: any command (`catalogue.py` knows them by name).
 Above: the console script and `python -m toolrail`. Below: `catalogue.py`, typer.
 
-Exit codes: 0 done; 1 failed, with one sentence on standard error; 64 wrong usage (not 2, which is
-the answer "policy" of `toolrail try` and `toolrail call`); 130 interrupted.
+Exit codes: see `toolrail.exit_codes`.
 """
 
 import sys
@@ -13,14 +12,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from toolrail import exit_codes
 from toolrail.cli.catalogue import Command, Entry, all_commands
 from toolrail.cli.failures import tell_bug, tell_error
 from toolrail.cli.options import CommandExit, GlobalOptions
 from toolrail.errors import ToolrailError
 
-EXIT_FAILED = 1
-EXIT_USAGE = 64
-EXIT_INTERRUPTED = 130
 _TYPER_USAGE = 2
 
 
@@ -45,13 +42,13 @@ def run(arguments: Sequence[str], *, commands: Mapping[str, Entry] | None = None
     except SystemExit as end:
         return _exit_code(end)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return exit_codes.INTERRUPTED
     except ToolrailError as error:
         tell_error(error, is_debugging=is_debugging)
-        return EXIT_FAILED
+        return exit_codes.FAILED
     except Exception as error:  # noqa: BLE001  # the process edge: no traceback reaches a user
         tell_bug(error, is_debugging=is_debugging)
-        return EXIT_FAILED
+        return exit_codes.FAILED
     return 0
 
 
@@ -112,9 +109,9 @@ def _exit_code(end: SystemExit) -> int:
         case None:
             return 0
         case int(code) if code == _TYPER_USAGE:
-            return EXIT_USAGE
+            return exit_codes.USAGE
         case int(code):
             return code
         case text:
             typer.secho(text, err=True, fg=typer.colors.RED)
-            return EXIT_FAILED
+            return exit_codes.FAILED

@@ -6,6 +6,7 @@ Above: `journal.py`, `call.py`, the demo. Below: `toolrail_schemas`.
 
 from collections.abc import Mapping
 
+from toolrail import exit_codes
 from toolrail_schemas import (
     ErrorClass,
     EventType,
@@ -88,13 +89,13 @@ def exit_code_of(result: ToolResult) -> int:
     """Return 0 ok, 1 recoverable, 2 policy, 3 system."""
     match result.error_class:
         case None:
-            return 0
+            return exit_codes.OK
         case ErrorClass.RECOVERABLE:
-            return 1
+            return exit_codes.FAILED
         case ErrorClass.POLICY_DENIED:
-            return 2
+            return exit_codes.POLICY
         case ErrorClass.SYSTEM:
-            return 3
+            return exit_codes.SYSTEM
 
 
 def _refs(dumped: Mapping[str, object]) -> dict[str, object]:

@@ -10,10 +10,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from toolrail import exit_codes
 from toolrail.settings import own_environment
-
-EXIT_CONFIG = 78
-"""EX_CONFIG of sysexits.h: the settings are wrong, and stay wrong however often one starts."""
 
 
 class Stage(enum.IntEnum):
@@ -73,7 +71,7 @@ class RestartPolicy:
     window_s: float = 60.0
     """An end older than this counts no longer, so a rare crash never adds up to a give-up."""
 
-    hopeless_codes: frozenset[int] = frozenset({EXIT_CONFIG})
+    hopeless_codes: frozenset[int] = frozenset({exit_codes.CONFIG})
     """Exit codes after which no restart can help."""
 
 
