@@ -5,7 +5,8 @@ handshake era. Is not: imported by tests.
 Above: `tests/mcp_servers.py`. Below: the standard library.
 
 The one argument is a JSON object:
-    tools         raw tool definitions of the listing; a list of lists is a listing of pages
+    tools         raw tool definitions of the listing; a list of lists is a listing of pages,
+                  null a server that does not know the method
     answers       raw result by tool name; {"$": ACTION} does something instead
     on_discover   "refuse" (as a legacy server does) or "exit"
     on_initialize "answer" or "hang"
@@ -120,7 +121,7 @@ def text(said: str) -> Message:
 
 
 def listing(request: Message) -> Message:
-    tools = SCRIPT.get("tools", [])
+    tools = SCRIPT["tools"]
     if not tools or not isinstance(tools[0], list):
         return {"tools": tools}
     params: Message = request.get("params", {})
@@ -145,7 +146,7 @@ def result_of(request: Message) -> Message | None:
         return initialize(request)
     if method == "ping":
         return {}
-    if method == "tools/list":
+    if method == "tools/list" and SCRIPT["tools"] is not None:
         return listing(request)
     if method == "tools/call":
         answer: Message = SCRIPT["answers"][request["params"]["name"]]

@@ -27,7 +27,7 @@ from toolrail_schemas import Caller, JsonObject, Source, TextBlock, ToolSpec, sh
 from toolrail_workers.executor import ClaimedCall, OwnerSpecs
 from toolrail_workers.mcp.config import parse_servers_file
 from toolrail_workers.mcp.executor import McpExecutor
-from toolrail_workers.mcp.provision import provision_demo_server
+from toolrail_workers.mcp.provision import locked, provision_demo_server
 from toolrail_workers.mcp.server import Patience
 
 HERE = Path(__file__).parent
@@ -75,10 +75,11 @@ def everything_entry() -> Entry:
         pytest.skip(reason)
     home = BUILD / "everything"
     program = home / "node_modules" / ".bin" / "mcp-server-everything"
-    if not program.is_file():
-        home.mkdir(parents=True, exist_ok=True)
-        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"]
-        subprocess.run([*command, "--prefix", str(home), EVERYTHING], check=True, timeout=300)
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(BUILD / ".everything.lock"):
+        if not program.is_file():
+            command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"]
+            subprocess.run([*command, "--prefix", str(home), EVERYTHING], check=True, timeout=300)
     return {"command": str(program), "args": ["stdio"]}
 
 

@@ -70,6 +70,28 @@ async def test_no_more_calls_reach_a_server_than_it_is_allowed(tmp_path: Path) -
         assert (await second).structured == {"result": "late"}
 
 
+async def test_a_call_that_never_got_its_turn_is_not_called_unknown(tmp_path: Path) -> None:
+    """It ends before its deadline, with the word that it was not made."""
+    entry = sdk_entry(tmp_path / "cancelled", max_concurrency=1)
+    async with running({"sdk": entry}) as bench:
+        await bench.ready("sdk")
+        first = asyncio.create_task(bench.call("sdk", "nap", {"seconds": 60}))
+        await await_until(lambda: bench.progress, "the first call to run")
+        with pytest.raises(ToolError, match="not made") as caught:
+            await bench.call("sdk", "nap", {"seconds": 0}, timeout_s=0.2)
+        first.cancel()
+
+        assert caught.value.code == "mcp.server_unavailable"
+
+
+async def test_a_server_without_tools_is_available_with_none() -> None:
+    """Servers of prompts and resources only are no failure."""
+    async with running({"raw": raw_entry({"tools": None})}) as bench:
+        await await_until(lambda: bench.owner("raw").available, "the server to be available")
+
+        assert bench.owner("raw").specs == ()
+
+
 async def test_cancelling_a_call_reaches_the_server(tmp_path: Path) -> None:
     """The tool of the server itself is cancelled, and the connection stays good."""
     cancelled = tmp_path / "cancelled"

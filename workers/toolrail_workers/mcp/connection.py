@@ -21,6 +21,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
     CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
     CallToolResult,
     Implementation,
@@ -107,7 +108,12 @@ class Connection:
         dropped: list[str] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await self._client.list_tools(cursor=cursor)
+            try:
+                page = await self._client.list_tools(cursor=cursor)
+            except MCPError as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
+                return [], ["the server offers no tools"]
             tools += page.tools
             dropped += cast("list[str]", (page.meta or {}).get(DROPPED_MARK, []))
             cursor = page.next_cursor

@@ -23,9 +23,6 @@ from toolrail_workers.mcp.server import McpServer, Patience
 from toolrail_workers.mcp.stdio import StdioTransport
 from toolrail_workers.mcp.transport import ServerTransport
 
-SDK_MARGIN_S = 5.0
-"""The SDK's own timeout comes after the deadline of the call, which `execute.py` keeps."""
-
 
 class McpExecutor:
     """All MCP servers of this worker."""
@@ -117,7 +114,7 @@ class McpExecutor:
             result = await server.call(
                 tool.own_name,
                 call.arguments,
-                timeout_s=call.timeout_s + SDK_MARGIN_S,
+                timeout_s=call.timeout_s,
                 on_progress=progress_reporter(context),
             )
         except ToolError:

@@ -111,6 +111,15 @@ def unavailable(server: str, *, sent: bool = False) -> ToolError:
     )
 
 
+def busy(server: str) -> ToolError:
+    """Return the error for a call that waited its whole time for others of its server."""
+    return ToolError(
+        "mcp.server_unavailable",
+        f"The MCP server {server!r} was busy with other calls; this one was not made.",
+        next_action="Try again later, with fewer calls at once.",
+    )
+
+
 def _from_protocol(error: MCPError, *, server: str, spec: ToolSpec) -> ToolError:
     if error.code == CONNECTION_CLOSED:
         if spec.annotations.retry_safe:

@@ -44,7 +44,7 @@ def provision_demo_server(directory: Path) -> dict[str, JsonValue]:
     stamp = home / "toolrail-requirements.txt"
     wanted = "\n".join(REQUIREMENTS)
     directory.mkdir(parents=True, exist_ok=True)
-    with _locked(directory / f".{home.name}.lock"):
+    with locked(directory / f".{home.name}.lock"):
         if not (stamp.is_file() and stamp.read_text() == wanted and program.is_file()):
             _install(home)
             stamp.write_text(wanted)
@@ -97,7 +97,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 @contextmanager
-def _locked(file: Path) -> Generator[None]:
+def locked(file: Path) -> Generator[None]:
     """Let one process install at a time; the lock falls with the process that holds it."""
     with file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

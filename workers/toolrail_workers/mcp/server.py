@@ -27,7 +27,7 @@ from toolrail_workers.mcp.config import ServerConfig
 from toolrail_workers.mcp.connection import Connection, Era, Rhythm, connect
 from toolrail_workers.mcp.launch import CannotStart, explain_start_failure
 from toolrail_workers.mcp.listing import Listing, build_listing
-from toolrail_workers.mcp.mapping import unavailable
+from toolrail_workers.mcp.mapping import busy, unavailable
 from toolrail_workers.mcp.transport import ServerTransport
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 STOP_TIMEOUT_S = 8.0
 """Grace, SIGTERM and reaping of a server that ignores all of them, and a little more."""
 STDERR_LOGGED_CHARS = 500
+WAITING_SHARE = 0.9
+"""Of a call's time that may pass before it is sent."""
+SDK_MARGIN_S = 5.0
+"""The SDK's own timeout comes after the deadline of the call, which `execute.py` keeps."""
 
 
 class ServerState(StrEnum):
@@ -168,16 +172,30 @@ class McpServer:
             MCPError: An error answer, a timeout, or the end of the connection.
             ValueError: The answer cannot be understood.
         """
-        async with self._slots:
-            connection = await self._connected(min(self._patience.ready_s, timeout_s))
+        # Waiting ends a little before the deadline of the call: cancelled while it waits, a call
+        # that was never made would have to be reported as one whose outcome nobody knows.
+        give_up_at = asyncio.get_running_loop().time() + timeout_s * WAITING_SHARE
+        await self._take_slot(give_up_at)
+        try:
+            connection = await self._connected(give_up_at)
             return await connection.call(
-                tool, arguments, timeout_s=timeout_s, on_progress=on_progress
+                tool, arguments, timeout_s=timeout_s + SDK_MARGIN_S, on_progress=on_progress
             )
+        finally:
+            self._slots.release()
 
-    async def _connected(self, patience_s: float) -> Connection:
+    async def _take_slot(self, give_up_at: float) -> None:
+        try:
+            async with asyncio.timeout_at(give_up_at):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise busy(self.config.id) from None
+
+    async def _connected(self, give_up_at: float) -> Connection:
+        ready_by = asyncio.get_running_loop().time() + self._patience.ready_s
         final = (ServerState.ERROR, ServerState.STOPPED, ServerState.STOPPING)
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout_at(min(ready_by, give_up_at)):
                 while self._state not in final:
                     # The owner may not yet have noticed that the connection it holds is dead.
                     if self._connection is not None and self._connection.is_open:
