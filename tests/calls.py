@@ -116,24 +116,13 @@ class LedgerBench:
             "retry_safe": int(retry_safe),
             "max_attempts": 2,
         }
-        requested = EventLine(
-            EventType.TOOL_CALL_REQUESTED,
-            {
-                "caller": "assistant",
-                "source": "built_in",
-                "spec_hash": SPEC_HASH,
-                "args_ref": args_ref(key),
-                "args_bytes": len(raw),
-                "args_sha256": digest,
-            },
-        )
         call = NewCall(
             run_id=self.run_id,
             call_key=key,
             digest=digest,
             state="queued",
             fields=fields,
-            events=(requested,),
+            events=(_requested(key, raw),),
             deadline_ms=60_000,
             envelope=self.envelope(key),
         )
@@ -190,6 +179,20 @@ class LedgerBench:
     async def kinds(self) -> list[str]:
         """Return the kinds of the run's events, in order."""
         return [event.type.value for event in await self.events()]
+
+
+def _requested(key: str, raw: bytes) -> EventLine:
+    return EventLine(
+        EventType.TOOL_CALL_REQUESTED,
+        {
+            "caller": "assistant",
+            "source": "built_in",
+            "spec_hash": SPEC_HASH,
+            "args_ref": args_ref(key),
+            "args_bytes": len(raw),
+            "args_sha256": sha256_hex(raw),
+        },
+    )
 
 
 @asynccontextmanager

@@ -124,14 +124,14 @@ class Toolrail:
 
         Args:
             profile: Name of a profile in the policy folder.
-            tenant: Whose run it is.
+            tenant: See `RunSpec` for this and the others.
             user: Whose settings apply, a file in `users/`.
             surface: Product surface of the catalog.
             caller: Caller of the run's calls unless a call says otherwise.
             plan: The plan node's policy, in the shape of a policy file.
             approval_mode: What happens to a call that needs a person.
             limits: How many denials and unknown tools the run survives.
-            name: The tenant's own name for the run; opening it twice gives the same run.
+            name: The tenant's own; opening it twice gives the same run.
 
         Raises:
             UnknownProfile: The policy folder has no such profile.
@@ -141,21 +141,18 @@ class Toolrail:
         """
         node = None if plan is None else load_plan(plan)
         policy = self._policies.snapshot(profile=profile, user=user, plan=node)
-        try:
-            spec = RunSpec(
-                tenant=tenant,
-                profile=profile,
-                surface=surface,
-                caller=caller,
-                plan=plan,
-                policy_hash=policy.policy_hash,
-                approval_mode=ApprovalMode(approval_mode),
-                limits=limits or RunLimits(),
-                user=user,
-                name=name,
-            )
-        except ValidationError as error:
-            raise ConfigError(_told(error), fix="Correct the argument of open_run.") from error
+        spec = _run_spec(
+            tenant=tenant,
+            profile=profile,
+            surface=surface,
+            caller=caller,
+            plan=plan,
+            policy_hash=policy.policy_hash,
+            approval_mode=approval_mode,
+            limits=limits or RunLimits(),
+            user=user,
+            name=name,
+        )
         run_id = await self._run_id(spec)
         known = await self._open_parts().reader.run(run_id) if name is not None else None
         if known is not None:
@@ -291,6 +288,13 @@ class Toolrail:
                 redis, memory_ratio=settings.admission_memory_ratio, deadline_s=deadline_s
             ),
         )
+
+
+def _run_spec(**fields: object) -> RunSpec:
+    try:
+        return RunSpec.model_validate(fields)
+    except ValidationError as error:
+        raise ConfigError(_told(error), fix="Correct the argument of open_run.") from error
 
 
 def _doorbell(settings: Settings) -> DoorbellPort:

@@ -7,13 +7,13 @@ or lost, so who waits also rereads the record. Above: `client.py`. Below: `redis
 import asyncio
 import logging
 from collections import OrderedDict
-from contextlib import suppress
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError as RedisPyError
 
 from toolrail.keys import Keys
 from toolrail.redis_io import xread
+from toolrail.tasks import end_task
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +56,7 @@ class Inbox:
 
     async def close(self) -> None:
         """Stop reading; who still waits is cancelled."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await end_task(self._task)
         for future in self._waiting.values():
             future.cancel()
         self._waiting.clear()

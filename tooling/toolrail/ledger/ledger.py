@@ -88,33 +88,7 @@ class Ledger:
             AdmissionClosed: Redis is out of memory.
             RedisUnavailable: No answer in time; dispatching again is safe.
         """
-        end = call.ending
-        flat = _flat(call.fields)
-        reply = await self._call(
-            "dispatch",
-            call.run_id,
-            call.call_key,
-            call.digest,
-            call.state,
-            NO_CAP if call.cap_run is None else call.cap_run,
-            NO_CAP if call.cap_turn is None else call.cap_turn,
-            call.deadline_ms,
-            call.envelope,
-            call.drift,
-            end.run_end if end else "",
-            end.run_end_code if end else "",
-            end.outcome if end else "",
-            end.error_class if end else "",
-            end.error_code if end else "",
-            end.inbox_result if end else "",
-            call.approval_expires_ms,
-            int(call.alone),
-            flat[0],
-            len(call.events),
-            *flat[1:],
-            *_triples(call.events),
-            deadline_s=deadline_s,
-        )
+        reply = await self._call("dispatch", *_dispatch_args(call), deadline_s=deadline_s)
         match reply[0]:
             case "OK":
                 return Dispatched("accepted", call.state)
@@ -220,29 +194,8 @@ class Ledger:
             dead_letter: List it for operators.
             deadline_s: How long to retry while Redis is away.
         """
-        reply = await self._call(
-            "finish",
-            run_id,
-            call_key,
-            guard,
-            fence,
-            ending.state,
-            ending.outcome,
-            ending.error_class,
-            ending.error_code,
-            ending.result,
-            ending.result_blob,
-            ending.result_sha256,
-            ending.inbox_result,
-            actor,
-            ending.run_end,
-            ending.run_end_code,
-            approval_state,
-            int(dead_letter),
-            len(ending.events),
-            *_triples(ending.events),
-            deadline_s=deadline_s,
-        )
+        args = _finish_args(ending, guard, fence, actor, approval_state, dead_letter)
+        reply = await self._call("finish", run_id, call_key, *args, deadline_s=deadline_s)
         match reply[0]:
             case "OK":
                 return Closed("closed", ending.state)
@@ -346,6 +299,58 @@ def _refused(reply: Sequence[str], run_id: str) -> LedgerError:
             )
         case _:
             return LedgerError(f"The ledger answered {reply[0]!r}, which this version cannot read.")
+
+
+def _dispatch_args(call: NewCall) -> list[Argument]:
+    end = call.ending
+    flat = _flat(call.fields)
+    return [
+        call.run_id,
+        call.call_key,
+        call.digest,
+        call.state,
+        NO_CAP if call.cap_run is None else call.cap_run,
+        NO_CAP if call.cap_turn is None else call.cap_turn,
+        call.deadline_ms,
+        call.envelope,
+        call.drift,
+        end.run_end if end else "",
+        end.run_end_code if end else "",
+        end.outcome if end else "",
+        end.error_class if end else "",
+        end.error_code if end else "",
+        end.inbox_result if end else "",
+        call.approval_expires_ms,
+        int(call.alone),
+        flat[0],
+        len(call.events),
+        *flat[1:],
+        *_triples(call.events),
+    ]
+
+
+def _finish_args(
+    ending: Ending, guard: str, fence: int, actor: str, approval_state: str, dead_letter: bool
+) -> list[Argument]:
+    return [
+        guard,
+        fence,
+        ending.state,
+        ending.outcome,
+        ending.error_class,
+        ending.error_code,
+        ending.result,
+        ending.result_blob,
+        ending.result_sha256,
+        ending.inbox_result,
+        actor,
+        ending.run_end,
+        ending.run_end_code,
+        approval_state,
+        int(dead_letter),
+        len(ending.events),
+        *_triples(ending.events),
+    ]
 
 
 def _json(value: Mapping[str, JsonValue]) -> str:

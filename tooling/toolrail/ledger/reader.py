@@ -1,7 +1,7 @@
 """Read what the ledger holds.
 
-Is: records of runs and calls, what is due, totals. Is not: writing (`ledger.py`) or the journal
-(`journal.py`). Above: client, reaper, CLI. Below: `redis_io`, `keys`.
+Is: records of runs and calls, what is due, totals. Is not: changing any of them (`ledger.py`), or
+the journal (`journal.py`). Above: client, reaper, CLI. Below: `redis_io`, `keys`.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,8 @@ class LedgerReader:
 
     async def open_calls(self, run_id: str) -> list[str]:
         """Return the call keys without an outcome."""
-        return cast("list[str]", await self._ask("SMEMBERS", self._keys.open_calls(run_id)))
+        # redis-py makes a set of it; sorted, so that whoever closes them does so in one order.
+        return sorted(cast("set[str]", await self._ask("SMEMBERS", self._keys.open_calls(run_id))))
 
     async def due(self, zset: str, *, until: int, limit: int = 200) -> list[Due]:
         """Return members of `run|call` zsets whose score is at most `until`, lowest first."""
@@ -71,9 +72,15 @@ class LedgerReader:
         score = cast("str | None", await self._ask("ZSCORE", self._keys.queued(queue), member))
         return None if score is None else int(float(score))
 
-    async def oldest_doorbell(self, queue: str) -> str | None:
-        """Return the message at the consuming end of a queue's list, or None when it is empty."""
-        return cast("str | None", await self._ask("LINDEX", self._keys.queue(queue), -1))
+    async def oldest_doorbells(self, queue: str, *, limit: int) -> list[str]:
+        """Return messages at the consuming end of a queue's list, the next to be popped first."""
+        key = self._keys.queue(queue)
+        return cast("list[str]", await self._ask("LRANGE", key, -limit, -1))[::-1]
+
+    async def drop(self, zset: str, due: Due) -> None:
+        """Forget a member whose record is gone, so that it is not due for ever."""
+        member = f"{due.run_id}|{due.call_key}" if due.call_key else due.run_id
+        await self._ask("ZREM", zset, member)
 
     async def _hash(self, key: str) -> dict[str, str]:
         return cast("dict[str, str]", await self._ask("HGETALL", key))
