@@ -49,7 +49,7 @@ from toolrail_schemas.lifecycle import (
 )
 
 LEASE_MS = 1000
-DEADLINE_MS = 8000
+DEADLINE_MS = 6000
 NEAR = st.sampled_from([0, 0, 0, 0, -1, 1])
 """How far a fence or an attempt is from the present one: mostly right, else nothing gets deep."""
 DIGESTS = st.sampled_from(["a", "b"])
@@ -194,6 +194,24 @@ class CallLife(RuleBasedStateMachine):
             assert self.now >= before.lease_until_ms
             again = answer.record.state is CallState.QUEUED
             assert not again or (before.retry_safe and not before.cancel_requested)
+
+    # The next three play by the rules, so that lives get long enough to be interesting.
+
+    @precondition(lambda self: self.record.state is CallState.AWAITING_APPROVAL)
+    @rule()
+    def approve_in_time(self) -> None:
+        self.approve("args", None)
+
+    @precondition(lambda self: self.record.state is CallState.QUEUED)
+    @rule()
+    def claim_what_is_queued(self) -> None:
+        self.claim(0, f"n{self.record.attempt}")
+
+    @precondition(lambda self: self.record.state is CallState.RUNNING)
+    @rule()
+    def lose_what_runs(self) -> None:
+        self.now = max(self.now, self.record.lease_until_ms)
+        self.lose_lease(0)
 
     @precondition(lambda self: self.now > DEADLINE_MS)
     @rule()
