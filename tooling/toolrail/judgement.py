@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from toolrail.errors import InvalidArguments
+from toolrail.policy.dynamic import effects_of_arguments
 from toolrail.policy.inputs import Facts
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail.registry import RegisteredTool
@@ -85,7 +86,11 @@ def judge(
     """
     if tool is None:
         return Judgement(kind="refuse", result=failure(asked, "tool.not_found"), drift="unknown")
-    facts = Facts(source_available=tool.available, repeats_unknown=repeats_unknown)
+    facts = Facts(
+        source_available=tool.available,
+        repeats_unknown=repeats_unknown,
+        dynamic=effects_of_arguments(tool.spec, asked.arguments or {}),
+    )
     decision = policy.resolve(tool.spec, caller=asked.caller, surface=run.surface, facts=facts)
     if not decision.visible:
         return _denied(asked, decision)
