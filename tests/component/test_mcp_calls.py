@@ -41,7 +41,7 @@ async def test_a_modern_tool_is_listed_and_answers_with_structure(tmp_path: Path
         assert spec.permission is Permission.APPROVAL_REQUIRED
         assert spec.output_schema is not None
         assert output.structured == {"result": "hello"}
-        assert output.content == (JsonBlock(value={"result": "hello"}),)
+        assert output.content == ()
 
 
 async def test_calls_of_one_server_run_at_the_same_time(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ Above: nothing. Below: `toolrail_workers.mcp`.
 """
 
 import base64
-import json
 
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -20,7 +19,6 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
 )
-from pydantic import JsonValue
 
 from tests.mcp_servers import RUN_ID, KeptBlobs
 from toolrail.tool import ToolContext, ToolError, ToolOutput
@@ -38,24 +36,23 @@ from toolrail_schemas import (
     TextBlock,
     ToolResult,
     ToolSpec,
-    ref_of,
 )
 from toolrail_workers.mcp.mapping import to_error, to_output
 from toolrail_workers.mcp.media import sniff
+from toolrail_workers.output import OutputLimits, fit_output
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 MP3 = b"ID3" + bytes(8)
 TAR = b"\x1f\x8b\x08" + bytes(8)
 
 
-def spec(output_schema: dict[str, JsonValue] | None = None, *, safe: bool = False) -> ToolSpec:
+def spec(*, safe: bool = False) -> ToolSpec:
     annotations = Annotations(read_only=True, trusted=True) if safe else Annotations()
     return ToolSpec(
         name="mcp.notes.read",
         title="Read",
         description="Read.",
         input_schema={"type": "object"},
-        output_schema=output_schema,
         annotations=annotations,
         permission=Permission.APPROVAL_REQUIRED,
         source=Source.MCP,
@@ -63,34 +60,25 @@ def spec(output_schema: dict[str, JsonValue] | None = None, *, safe: bool = Fals
     )
 
 
-async def mapped(
-    *content: ContentBlock,
-    store: KeptBlobs | None = None,
-    of: ToolSpec | None = None,
-    **more: object,
-) -> ToolOutput:
+async def mapped(*content: ContentBlock, **more: object) -> ToolOutput:
+    """Return the output, after checking that the worker can make a result of it."""
     result = CallToolResult.model_validate({"content": list(content), **more}, by_name=True)
-    blobs = KeptBlobs() if store is None else store
-    context = ToolContext(run_id=RUN_ID, call_key="0" * 16, store=blobs)
-    output = await to_output(result, server="notes", spec=of or spec(), context=context)
-    check_fits_a_result(output)
-    return output
-
-
-def check_fits_a_result(output: ToolOutput) -> None:
-    """Build the result the worker would build; its own rules are the check."""
-    refs = [ref for block in output.content if (ref := ref_of(block)) is not None]
+    context = ToolContext(run_id=RUN_ID, call_key="0" * 16, store=KeptBlobs())
+    output = await to_output(result, server="notes", context=context)
+    limits = OutputLimits(tokens=4_000, stored_bytes=64 * 2**20)
+    fitted = fit_output(output, run_id=RUN_ID, call_key="0" * 16, limits=limits)
     ToolResult(
         call_id="c",
         name="mcp.notes.read",
-        content=output.content,
-        structured=output.structured,
+        content=fitted.content,
+        structured=fitted.structured,
         is_error=output.is_error,
         error_code=output.error_code,
         error_class=output.error_class,
-        resource_refs=tuple(refs),
-        truncated=output.truncated,
+        resource_refs=fitted.resource_refs,
+        truncated=fitted.truncated,
     )
+    return output
 
 
 def encoded(data: bytes) -> str:
@@ -118,52 +106,26 @@ async def test_structure_is_not_said_twice() -> None:
 
     assert plain.content == (JsonBlock(value={"a": 2, "b": 1}), TextBlock(text="note"))
     assert plain.structured == {"a": 2, "b": 1}
-    assert wrapped.content == (JsonBlock(value={"result": "hi"}),)
+    assert wrapped.content == ()
+    assert wrapped.structured == {"result": "hi"}
 
 
-async def test_large_text_is_stored_with_its_beginning_shown() -> None:
-    """Cut at a line; the whole is in the store."""
-    store = KeptBlobs()
+async def test_output_of_any_size_is_handed_on_whole() -> None:
+    """The worker stores and cuts it; a limit here would cut it twice."""
     said = "line of text\n" * 10_000
-    output = await mapped(TextContent(text=said), store=store)
-    shown, file = output.content
+    output = await mapped(*[TextContent(text=said)] * 50, structured_content={"rows": [said]})
 
-    assert isinstance(shown, TextBlock)
-    assert "the whole text of 130000 bytes" in shown.text
-    assert isinstance(file, FileRefBlock)
-    assert store.blobs[file.sha256] == said.encode()
-    assert output.truncated
+    assert len(output.content) == 51
+    assert output.content[-1] == TextBlock.model_construct(text=said)
+    assert output.structured == {"rows": [said]}
 
 
-async def test_structure_too_large_for_a_result_is_only_stored() -> None:
-    """The model gets the file; there is no half of a JSON value."""
-    store = KeptBlobs()
-    value = {"rows": ["x" * 100] * 4_000}
-    output = await mapped(structured_content=value, store=store)
-
-    assert output.structured is None
-    (file,) = [block for block in output.content if isinstance(block, FileRefBlock)]
-    assert json.loads(store.blobs[file.sha256]) == value
-
-
-async def test_more_blocks_than_a_result_may_have_are_stored() -> None:
-    """Thirty are shown, the others are one file."""
-    store = KeptBlobs()
-    output = await mapped(*[TextContent(text=str(n)) for n in range(50)], store=store)
-
-    assert len(output.content) == 32
-    (file,) = [block for block in output.content if isinstance(block, FileRefBlock)]
-    assert [block["text"] for block in json.loads(store.blobs[file.sha256])] == [
-        str(n) for n in range(30, 50)
-    ]
-
-
-async def test_without_a_store_large_output_is_an_error_that_says_so() -> None:
+async def test_without_a_store_media_are_an_error_that_says_so() -> None:
     """A bare context has none."""
     context = ToolContext(run_id=RUN_ID, call_key="0" * 16)
-    result = CallToolResult(content=[TextContent(text="x" * 70_000)])
+    result = CallToolResult(content=[ImageContent(data=encoded(PNG), mime_type="image/png")])
     with pytest.raises(ToolError) as caught:
-        await to_output(result, server="notes", spec=spec(), context=context)
+        await to_output(result, server="notes", context=context)
 
     assert caught.value.code == "tool.output_too_large"
 
@@ -248,24 +210,9 @@ async def test_a_link_is_a_reference_and_is_not_followed() -> None:
     assert isinstance(endless, TextBlock)
 
 
-@pytest.mark.parametrize("said", [None, {"n": "one"}])
-async def test_a_result_that_breaks_its_own_schema_is_refused(said: JsonValue) -> None:
-    """Missing counts as broken; the effect has happened all the same."""
-    schema: dict[str, JsonValue] = {
-        "type": "object",
-        "properties": {"n": {"type": "integer"}},
-        "required": ["n"],
-    }
-    more: dict[str, object] = {} if said is None else {"structured_content": said}
-    with pytest.raises(ToolError) as caught:
-        await mapped(store=KeptBlobs(), of=spec(schema), **more)
-
-    assert caught.value.code == "tool.invalid_output"
-
-
-async def test_an_error_needs_no_structure_and_says_what_to_do() -> None:
-    """The output schema binds successes only."""
-    output = await mapped(of=spec({"type": "object"}), is_error=True)
+async def test_an_error_without_words_says_what_to_do() -> None:
+    """A model is never left with an empty error."""
+    output = await mapped(is_error=True)
 
     assert output.error_code == "tool.mcp_error"
     assert output.content == (

@@ -1,13 +1,12 @@
-"""Turn the content blocks of an MCP result into ours; media and large output are stored.
+"""Turn the content blocks of an MCP result into ours; media are stored and referred to.
 
-Is: one block at a time, with decoding, sniffing and spilling. Is not: the result as a whole
-(`mapping.py`), or cutting to a call's token budget (`toolrail_workers.output`).
+Is: one block at a time, with decoding and sniffing. Is not: the result as a whole (`mapping.py`),
+or limits on text and JSON (`toolrail_workers.output` stores and cuts those).
 Above: `mapping.py`. Below: `media.py`, the call's blob store.
 """
 
 import base64
 import binascii
-import json
 from collections.abc import Sequence
 from typing import Literal, cast
 from urllib.parse import unquote, urlsplit
@@ -39,9 +38,6 @@ from toolrail_schemas import (
 from toolrail_workers.mcp.media import AUDIO_TYPES, IMAGE_TYPES, SNIFFABLE, normal_mime, sniff
 from toolrail_workers.mcp.sanitize import RAW_MARK
 
-INLINE_BYTES = 65_536
-"""Largest text or JSON inside a block. Source: semantics 1.5."""
-PREVIEW_CHARS = 4_000
 IMAGE_BYTES = 8 * 1024 * 1024
 AUDIO_BYTES = 32 * 1024 * 1024
 NAME_CHARS = 200
@@ -51,14 +47,9 @@ ImageType = Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
 
 
 class BlockMapper:
-    """Maps the blocks of one call's result.
-
-    Attributes:
-        spilled: Whether something was too large to be shown whole.
-    """
+    """Maps the blocks of one call's result."""
 
     def __init__(self, *, server: str, run_id: str, store: BlobStore | None) -> None:
-        self.spilled = False
         self._server = server
         self._run_id = run_id
         self._store = store
@@ -74,8 +65,8 @@ class BlockMapper:
             case TextContent():
                 meta = block.meta or {}
                 if RAW_MARK in meta:
-                    return await self.json(cast(JsonValue, meta[RAW_MARK]), name="content.json")
-                return await self.text(block.text)
+                    return [json_block(cast(JsonValue, meta[RAW_MARK]))]
+                return text_blocks(block.text)
             case ImageContent():
                 return [await self._image(_decoded(block.data), block.mime_type)]
             case AudioContent():
@@ -84,41 +75,6 @@ class BlockMapper:
                 return self._link(block.uri, block.mime_type, block.title or block.name)
             case EmbeddedResource():
                 return await self._resource(block.resource)
-
-    async def rest(self, blocks: Sequence[Block]) -> Sequence[Block]:
-        """Return where the blocks beyond the most a result may have are stored."""
-        self.spilled = True
-        data = json.dumps([block.model_dump(mode="json") for block in blocks]).encode("utf-8")
-        return [
-            TextBlock(text=f"[{len(blocks)} further blocks are stored as JSON]"),
-            await self._file(data, mime="application/json", name="further-blocks.json"),
-        ]
-
-    async def text(
-        self, text: str, *, mime: str | None = None, name: str = "output.txt"
-    ) -> Sequence[Block]:
-        """Return the text; when it is too large, its beginning and where the whole is stored."""
-        data = text.encode("utf-8")
-        if len(data) <= INLINE_BYTES:
-            return [TextBlock(text=text)] if text else []
-        self.spilled = True
-        kept = text[:PREVIEW_CHARS]
-        shown = kept[: kept.rfind("\n") + 1] or kept
-        return [
-            TextBlock(text=f"{shown}\n[cut; the whole text of {len(data)} bytes is stored]"),
-            await self._file(data, mime=normal_mime(mime) or "text/plain", name=name),
-        ]
-
-    async def json(self, value: JsonValue, *, name: str) -> Sequence[Block]:
-        """Return the value; when it is too large, where it is stored."""
-        data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-        if len(data) <= INLINE_BYTES:
-            return [JsonBlock(value=value)]
-        self.spilled = True
-        return [
-            TextBlock(text=f"[JSON of {len(data)} bytes; the whole is stored]"),
-            await self._file(data, mime="application/json", name=name),
-        ]
 
     async def _image(self, data: bytes, declared: str) -> Block:
         mime = _checked_label(data, declared, kind="image", known=IMAGE_TYPES)
@@ -146,9 +102,8 @@ class BlockMapper:
     ) -> Sequence[Block]:
         if isinstance(resource, BlobResourceContents):
             return [await self._blob(resource)]
-        name = _file_name(resource.uri, "resource.txt")
-        said = await self.text(resource.text, mime=resource.mime_type, name=name)
-        return [*self._link(resource.uri, resource.mime_type, None), *said]
+        link = self._link(resource.uri, resource.mime_type, None)
+        return [*link, *text_blocks(resource.text)]
 
     async def _blob(self, blob: BlobResourceContents) -> Block:
         """Bytes decide here: servers label archives as text, so a label is no promise."""
@@ -182,11 +137,21 @@ class BlockMapper:
         if self._store is None:
             raise ToolError(
                 "tool.output_too_large",
-                "The tool answered with media or more text than fits, and nothing here stores it.",
-                next_action="Ask for less, and for text.",
+                "The tool answered with media, and there is no store for them here.",
+                next_action="Ask for text.",
             )
         sha256 = await self._store.put_blob(data, mime)
         return artifact_ref(self._run_id, sha256), sha256
+
+
+def text_blocks(text: str) -> Sequence[Block]:
+    """Return a text of any length as a block; the worker cuts it. Empty text is no block."""
+    return [TextBlock.model_construct(text=text)] if text else []
+
+
+def json_block(value: JsonValue) -> Block:
+    """Return a JSON value of any size as a block; the worker cuts it."""
+    return JsonBlock.model_construct(value=value)
 
 
 def _decoded(text: str) -> bytes:

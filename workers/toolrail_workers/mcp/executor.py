@@ -22,6 +22,7 @@ from toolrail_workers.mcp.progress import progress_reporter
 from toolrail_workers.mcp.server import McpServer, Patience
 from toolrail_workers.mcp.stdio import StdioTransport
 from toolrail_workers.mcp.transport import ServerTransport
+from toolrail_workers.sources import ExecutorParts
 
 
 class McpExecutor:
@@ -125,7 +126,7 @@ class McpExecutor:
             raise to_error(error, server=server.config.id, spec=tool.spec) from error
         if isinstance(result, InputRequiredResult):
             raise needs_input(server.config.id)
-        return await to_output(result, server=server.config.id, spec=tool.spec, context=context)
+        return await to_output(result, server=server.config.id, context=context)
 
     async def _find(self, name: str, timeout_s: float) -> tuple[McpServer, ListedTool]:
         """Return the tool, waiting for servers whose first listing is still to come."""
@@ -163,6 +164,15 @@ class McpExecutor:
         self._by_name = {}
         self._changed.set()
         self._on_change()
+
+
+def create_executor(parts: ExecutorParts) -> McpExecutor:
+    """Return the executor of this worker; nothing runs before `start`.
+
+    Raises:
+        ConfigError: The servers file is wrong; names file, line and key.
+    """
+    return McpExecutor.from_file(parts.settings.mcp_servers_file)
 
 
 def stdio_transport(config: ServerConfig) -> ServerTransport:

@@ -2,7 +2,7 @@
 
 Is: the one place that knows how MCP results and errors read on our side (mcp.md 5).
 Is not: retries or deadlines (`execute.py`), or single blocks (`blocks.py`).
-Above: `executor.py`. Below: `blocks.py`, `toolrail.validation`.
+Above: `executor.py`. Below: `blocks.py`.
 """
 
 import json
@@ -21,51 +21,37 @@ from mcp.types import (
 from pydantic import JsonValue
 
 from toolrail.tool import ToolContext, ToolError, ToolOutput
-from toolrail.validation import validator_for
 from toolrail_schemas import (
     Block,
     ErrorClass,
-    JsonObject,
     TextBlock,
     ToolSpec,
     error_info,
 )
-from toolrail_workers.mcp.blocks import BlockMapper
+from toolrail_workers.mcp.blocks import BlockMapper, json_block
 
-MAX_BLOCKS = 32
-STRUCTURED_BYTES = 262_144
-"""Source: semantics 1.5."""
 ERROR_CHARS = 1_500
 """Of a server's own words in an error; the whole text has a limit of 2000."""
 
 
-async def to_output(
-    result: CallToolResult, *, server: str, spec: ToolSpec, context: ToolContext
-) -> ToolOutput:
-    """Return the output a result stands for.
+async def to_output(result: CallToolResult, *, server: str, context: ToolContext) -> ToolOutput:
+    """Return the output a result stands for, whole; the worker checks its schema and cuts it.
 
     Raises:
-        ToolError: `tool.invalid_output`, the result breaks the tool's own output schema or holds
-            mislabelled media; `tool.output_too_large`.
+        ToolError: `tool.invalid_output`, mislabelled media; `tool.output_too_large`.
     """
     if result.is_error:
         return _error_output(result.content)
     mapper = BlockMapper(server=server, run_id=context.run_id, store=context.store)
-    # A modern server may say null on purpose, which is not the same as saying nothing.
-    has_structured = "structured_content" in result.model_fields_set
-    structured: JsonValue = result.structured_content if has_structured else None
-    if spec.output_schema is not None:
-        _check_structured(structured, given=has_structured, schema=spec.output_schema)
+    structured: JsonValue = result.structured_content
     blocks: list[Block] = []
-    if has_structured:
-        blocks += await mapper.json(structured, name="structured.json")
-        if _json_bytes(structured) > STRUCTURED_BYTES:
-            structured = None
     for block in result.content:
-        if not (has_structured and _repeats(block, result.structured_content)):
+        if structured is None or not _repeats(block, structured):
             blocks += await mapper.map(block)
-    fitted = await _fit(blocks, mapper)
-    return ToolOutput(content=tuple(fitted), structured=structured, truncated=mapper.spilled)
+    if structured is not None and blocks:
+        # Alone it needs no block: the worker shows it when there is nothing else to show.
+        blocks.insert(0, json_block(structured))
+    return ToolOutput(content=tuple(blocks), structured=structured)
 
 
 def to_error(error: Exception, *, server: str, spec: ToolSpec) -> ToolError:
@@ -166,22 +152,7 @@ def _error_output(content: Sequence[ContentBlock]) -> ToolOutput:
     )
 
 
-def _check_structured(structured: JsonValue, *, given: bool, schema: JsonObject) -> None:
-    problem = "no structured result"
-    if given:
-        error = next(iter(validator_for(schema).iter_errors(structured)), None)
-        if error is None:
-            return
-        place = "/".join(map(str, error.instance_path)) or "the result"
-        problem = f"{place}: {error.message[:300]}"
-    raise ToolError(
-        "tool.invalid_output",
-        f"The tool ran, but its answer breaks its own output schema: {problem}.",
-        next_action="Check its effect another way; repeating the same call will hardly help.",
-    )
-
-
-def _repeats(block: ContentBlock, structured: object) -> bool:
+def _repeats(block: ContentBlock, structured: JsonValue) -> bool:
     """Tell whether a text block only says the structured result again."""
     if not isinstance(block, TextContent) or block.meta:
         return False
@@ -191,15 +162,3 @@ def _repeats(block: ContentBlock, structured: object) -> bool:
         return bool(json.loads(block.text) == structured)
     except (ValueError, RecursionError):
         return False
-
-
-def _json_bytes(value: JsonValue) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
-
-
-async def _fit(blocks: list[Block], mapper: BlockMapper) -> list[Block]:
-    """Return at most 32 blocks; what is beyond them is stored as one JSON file."""
-    if len(blocks) <= MAX_BLOCKS:
-        return blocks
-    kept, rest = blocks[: MAX_BLOCKS - 2], blocks[MAX_BLOCKS - 2 :]
-    return [*kept, *await mapper.rest(rest)]

@@ -17,10 +17,10 @@ from pathlib import Path
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
 
 from toolrail_workers.mcp.process import ServerProcess, spawn
 from toolrail_workers.mcp.transport import Streams
+from toolrail_workers.mcp.wire import read_message
 
 log = logging.getLogger(__name__)
 
@@ -194,9 +194,8 @@ class StdioTransport:
             to_session.close()
 
     async def _deliver(self, line: bytes, to_session: Inbound) -> None:
-        try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
+        message = read_message(line)
+        if message is None:
             self._note_junk(line)
             return
         try:
