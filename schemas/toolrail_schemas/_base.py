@@ -19,7 +19,6 @@ JsonObject = dict[str, JsonValue]
 
 # pydantic refuses lone surrogates only in strings that carry a constraint, so every free string
 # of a wire model uses one of these aliases instead of a bare `str`.
-Text = Annotated[str, StringConstraints(max_length=64 * KIB)]
 ShortText = Annotated[str, StringConstraints(max_length=1000)]
 Label = Annotated[
     str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")

@@ -14,8 +14,11 @@ from toolrail_schemas._base import JsonObject
 
 SUMMARY_MAX_CHARS = 1000
 STRING_MAX_CHARS = 120
+_SHOWN_MAX_CHARS = 360
+_KEY_MAX_CHARS = 60
 REDACTED = "«redacted»"
 
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.$-]+")
 _SECRET_KEY = re.compile(r"pass|secret|token|api[_-]?key|authorization|cookie", re.IGNORECASE)
 _SECRET_VALUE = re.compile(
     r"(?i:\b(?:bearer|basic)\s+[a-z0-9+/=_.-]{8,})"
@@ -42,7 +45,7 @@ def summarize_arguments(arguments: JsonObject) -> str:
     lines: list[str] = []
     room = SUMMARY_MAX_CHARS
     for index, (key, value) in enumerate(arguments.items()):
-        line = f"{_clip(key)}: {_show(key, value)}"
+        line = f"{_show_key(key)}: {_show(key, value)}"
         more = f"… {len(arguments) - index} more keys"
         # Every line but the last leaves room for saying how many keys are not shown.
         reserve = 0 if index == len(arguments) - 1 else len(more) + 1
@@ -68,17 +71,25 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def _clip(text: str) -> str:
-    if len(text) <= STRING_MAX_CHARS:
-        return escape_text(text)
-    return f"{escape_text(text[:STRING_MAX_CHARS])}… ({len(text)} chars)"
+def _quote(text: str, limit: int) -> str:
+    """Return the start of `text` in quotes it cannot close, then its length if it was cut."""
+    shown = escape_text(text[:limit]).replace('"', '\\"')
+    # An escape is up to ten characters long, so a hostile string could push everything else out.
+    if len(text) <= limit and len(shown) <= _SHOWN_MAX_CHARS:
+        return f'"{shown}"'
+    return f'"{shown[:_SHOWN_MAX_CHARS]}"… ({len(text)} chars)'
+
+
+def _show_key(key: str) -> str:
+    plain = len(key) <= _KEY_MAX_CHARS and _PLAIN_KEY.fullmatch(key)
+    return key if plain else _quote(key, _KEY_MAX_CHARS)
 
 
 def _show(key: str, value: JsonValue) -> str:
     if _SECRET_KEY.search(key) and value is not None:
         return REDACTED
     if isinstance(value, str):
-        return REDACTED if _SECRET_VALUE.search(value) else f'"{_clip(value)}"'
+        return REDACTED if _SECRET_VALUE.search(value) else _quote(value, STRING_MAX_CHARS)
     if isinstance(value, dict):
         return f"{{{len(value)} keys}}"
     if isinstance(value, list):
@@ -87,4 +98,11 @@ def _show(key: str, value: JsonValue) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _clip(str(value))
+    return _show_number(value)
+
+
+def _show_number(value: float) -> str:
+    # Python refuses to print an integer of more than 4300 digits.
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"(number of {value.bit_length()} bits)"
+    return repr(value)

@@ -52,6 +52,11 @@ class HintedAnnotations(WireModel):
     cost: Cost | None = None
     cancellable: Flag | None = None
 
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether both hints were declared that exclude each other; it counts as destructive."""
+        return self.read_only is True and self.destructive is True
+
 
 class Annotations(WireModel):
     """The effects of one tool. The defaults are the worst case, as MCP asks for missing hints."""

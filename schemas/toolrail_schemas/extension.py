@@ -21,6 +21,7 @@ from toolrail_schemas._base import (
 )
 from toolrail_schemas._json_schema import check_tool_schema, default_input_schema
 from toolrail_schemas.annotations import Annotations, HintedAnnotations
+from toolrail_schemas.call import ARGUMENTS_MAX_BYTES
 from toolrail_schemas.content import Block
 from toolrail_schemas.names import extension_name
 from toolrail_schemas.result import STRUCTURED_MAX_BYTES
@@ -104,9 +105,16 @@ class ExecuteCall(WireModel):
     tool: Label
     """The extension's own name of the tool."""
     arguments: JsonObject
+    """At most 1 MiB, valid for the tool's `input_schema`."""
     deadline: TimestampMs
     """The instant after which a reply is discarded."""
     attempt: Positive
+
+    @field_validator("arguments")
+    @classmethod
+    def _bounded(cls, value: JsonObject) -> JsonObject:
+        check_json(value, limit_bytes=ARGUMENTS_MAX_BYTES, what="arguments")
+        return value
 
 
 class CallReply(WireModel):

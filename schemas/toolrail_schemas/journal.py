@@ -5,12 +5,21 @@ Is: the envelope of semantics 2.1 and the payload rules of 2.8. Is not: the stor
 Above: ledger, readers, archiver. Below: `events.py`.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from toolrail_schemas._base import (
     KIB,
@@ -22,7 +31,7 @@ from toolrail_schemas._base import (
     WireModel,
     json_size,
 )
-from toolrail_schemas.events import CALL_PAYLOADS, EventType
+from toolrail_schemas.events import CALL_PAYLOADS, CallPayload, EventType
 
 PAYLOAD_MAX_BYTES = 8 * KIB
 STRING_MAX_CHARS = 1000
@@ -31,35 +40,37 @@ SCHEMA_VERSION: Literal[1] = 1
 
 FORBIDDEN_KEYS = frozenset(
     {
-        "arguments",
         "args",
-        "content",
-        "text",
-        "patch",
-        "diff",
-        "prompt",
-        "messages",
-        "provider_metadata",
-        "env",
-        "environment",
-        "secret",
-        "secrets",
-        "password",
-        "token",
-        "approval_token",
-        "api_key",
-        "authorization",
-        "cookie",
-        "headers",
-        "stack",
-        "stack_trace",
-        "traceback",
-        "data",
+        "arguments",
         "base64",
+        "content",
+        "data",
+        "diff",
+        "env",
+        "environ",
+        "environment",
+        "headers",
+        "messages",
+        "patch",
+        "prompt",
+        "providermetadata",
+        "stack",
+        "stacktrace",
         "structured",
+        "text",
+        "token",
+        "traceback",
     }
 )
-"""Keys that carry content or secrets; a payload has a ref or a digest instead."""
+"""Keys that carry content, in lower case without `_` and `-`; a ref or a digest stands instead."""
+
+_SECRET_KEY = re.compile(r"secret|passw|apikey|authorization|cookie|credential|token$")
+
+
+def is_forbidden_key(key: str) -> bool:
+    """Return whether a payload key stands for content or a secret, however it is spelled."""
+    bare = key.replace("_", "").replace("-", "").lower()
+    return bare in FORBIDDEN_KEYS or _SECRET_KEY.search(bare) is not None
 
 
 class Level(StrEnum):
@@ -166,9 +177,23 @@ def check_payload(event_type: EventType, payload: Mapping[str, JsonValue]) -> No
         raise PayloadError(f"payload of {event_type} has {size} bytes, limit {PAYLOAD_MAX_BYTES}")
     model = CALL_PAYLOADS.get(event_type)
     if model is not None:
-        model.__pydantic_validator__.validate_python(payload)
+        _check_closed(model, payload, event_type)
         return
     _check_open(payload, event_type)
+
+
+def _check_closed(
+    model: type[CallPayload], payload: Mapping[str, JsonValue], event_type: EventType
+) -> None:
+    try:
+        model.model_validate(payload)
+    except ValidationError as error:
+        # The values stay out of the message: they may be what must not be written down.
+        broken = [
+            f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}"
+            for item in error.errors(include_url=False, include_input=False)
+        ]
+        raise PayloadError(f"payload of {event_type}: {'; '.join(broken)[:500]}") from None
 
 
 def _check_open(payload: Mapping[str, JsonValue], where: str) -> None:
@@ -184,7 +209,7 @@ def _check_open(payload: Mapping[str, JsonValue], where: str) -> None:
             stack.extend((f"{path}[]", item) for item in node)
         elif isinstance(node, Mapping):
             for key, value in node.items():
-                if key.lower() in FORBIDDEN_KEYS:
+                if is_forbidden_key(key):
                     raise PayloadError(f"{path}.{key} may not enter the journal; store it by ref")
                 stack.append((f"{path}.{key}", value))
 

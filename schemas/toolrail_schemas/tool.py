@@ -6,7 +6,7 @@ Above: registry, policy, executors. Below: `names.py`, `annotations.py`, `_json_
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
@@ -24,7 +24,7 @@ from toolrail_schemas._base import (
 )
 from toolrail_schemas._json_schema import check_tool_schema
 from toolrail_schemas.annotations import Annotations, Cost, Rollback, SideEffect
-from toolrail_schemas.names import check_native_name, check_owned_name, humanise
+from toolrail_schemas.names import NAME_MAX_CHARS, check_native_name, check_owned_name, humanise
 
 STORED_OUTPUT_MAX_BYTES = 8 * MIB
 """Hard cap on one stored result; beyond it the call ends as `tool.output_too_large`."""
@@ -192,25 +192,38 @@ def default_permission(source: Source, annotations: Annotations) -> Permission:
     return Permission.ALWAYS_ALLOW
 
 
+def _default_annotations(source: Source) -> Annotations:
+    if source is Source.SKILL:
+        return Annotations.for_builtin(read_only=True)
+    return Annotations.worst_case(trusted=source is Source.BUILT_IN)
+
+
 class ToolSpec(WireModel):
     """Everything that is known about one tool before anyone calls it."""
 
-    name: str
+    name: Annotated[str, StringConstraints(min_length=1, max_length=NAME_MAX_CHARS)]
     """Canonical and stable; `group.verb`, `mcp.<server>.<tool>` or `ext.<extension>.<tool>`."""
-    title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
+    title: Annotated[str, StringConstraints(min_length=1, max_length=80)] = Field(
+        default_factory=lambda fields: humanise(fields["name"])
+    )
     """For people; derived from the name when absent."""
     description: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
     input_schema: JsonObject
     """JSON Schema draft 2020-12 with an object root, at most 32 KiB and 16 levels."""
     output_schema: JsonObject | None = None
     """When set, `structured` of every successful result validates against it."""
-    annotations: Annotations
-    visibility: Visibility = Visibility.MODEL
-    permission: Permission
-    budget: Budget = Budget()
-    """What the tool itself asks for; `effective_budget` adds the defaults of its source."""
     source: Source
     source_ref: SourceRef | None = None
+    annotations: Annotations = Field(
+        default_factory=lambda fields: _default_annotations(fields["source"])
+    )
+    """The worst case when absent; a skill tool only reads."""
+    visibility: Visibility = Visibility.MODEL
+    permission: Permission = Field(
+        default_factory=lambda fields: default_permission(fields["source"], fields["annotations"])
+    )
+    budget: Budget = Budget()
+    """What the tool itself asks for; `effective_budget` adds the defaults of its source."""
     surface_meta: SurfaceMeta = SurfaceMeta()
 
     @cached_property
@@ -227,25 +240,6 @@ class ToolSpec(WireModel):
         return self.budget.or_else(
             Budget.defaults_for(self.source, read_only=self.annotations.read_only)
         )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_defaults(cls, data: object) -> object:
-        if not isinstance(data, dict):
-            return data
-        declared = cast("dict[str, object]", data)
-        given = {key: value for key, value in declared.items() if value is not None}
-        name = given.get("name")
-        if isinstance(name, str):
-            given.setdefault("title", humanise(name))
-        source = Source(str(given["source"])) if given.get("source") in set(Source) else None
-        if source is None:
-            return given
-        given.setdefault("annotations", _default_annotations(source))
-        annotations = Annotations.model_validate(given["annotations"])
-        given["annotations"] = annotations
-        given.setdefault("permission", default_permission(source, annotations))
-        return given
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -271,9 +265,3 @@ class ToolSpec(WireModel):
             check_native_name(self.name)
             if owner.server is not None or owner.extension is not None:
                 raise ValueError(f"a {self.source} tool has no server or extension")
-
-
-def _default_annotations(source: Source) -> Annotations:
-    if source is Source.SKILL:
-        return Annotations.for_builtin(read_only=True)
-    return Annotations.worst_case(trusted=source is Source.BUILT_IN)
