@@ -83,7 +83,7 @@ async def test_one_of_many_racing_decisions_wins(bench: LedgerBench) -> None:
             )
             return closed.status == "closed"
 
-        won = await asyncio.gather(approve(), close("awaiting_approval"), close("approval_over"))
+        won = await asyncio.gather(approve(), close("undecided"), close("approval_over"))
 
         assert sum(won) == 1
 

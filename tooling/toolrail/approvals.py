@@ -128,7 +128,7 @@ class Approvals:
             ending_of(key, result, stored, denied=denied),
             fence=0,
             actor=f"user:{by}",
-            guard="awaiting_approval",
+            guard="undecided",
             approval_state="denied",
         )
         if closed.status == "refused" and fields.get("approval_state") != "denied":

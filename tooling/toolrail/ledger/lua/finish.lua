@@ -7,8 +7,8 @@
 --       | failed | ''), its code, approval_state, dead_letter (0|1), number of events,
 --       then per event: type, level, payload
 -- guard: running (the fence must be current) | lost (running, fence current, lease over)
---      | queued | awaiting_approval | approval_over | deadline_over (queued or awaiting, too late)
---      | attempt_over (queued on an attempt that the cap refuses)
+--      | queued | awaiting_approval | undecided (awaiting, and not too late for a person)
+--      | approval_over | deadline_over (queued or awaiting, too late)
 -- Returns {OK, seq} | {DUP} (same fence and digest) | {LATE, state} | {REFUSED, state}
 --       | {NO_CALL} | {JOURNAL_FAILED, why}: the call is closed all the same, with that code.
 -- keys: run (rw), call (rw), run:journal (w), run:open (w), leases (w), deadlines (w),
@@ -42,6 +42,10 @@ elseif guard == 'lost' then
 elseif guard == 'deadline_over' then
   local waiting = call.state == 'queued' or call.state == 'awaiting_approval'
   if not waiting or tonumber(call.deadline_ms) > NOW then return { 'REFUSED', call.state } end
+elseif guard == 'undecided' then
+  if call.state ~= 'awaiting_approval' or tonumber(call.approval_expires_ms) <= NOW then
+    return { 'REFUSED', call.state }
+  end
 elseif guard == 'approval_over' then
   if call.state ~= 'awaiting_approval' or tonumber(call.approval_expires_ms) > NOW then
     return { 'REFUSED', call.state }
@@ -63,8 +67,12 @@ else
 end
 redis.call('HSET', call.hash, 'result_sha256', ARGV[12])
 if ARGV[17] ~= '' then redis.call('HSET', call.hash, 'approval_state', ARGV[17]) end
-if call.state ~= 'running' then give_back(call) end
-if guard == 'lost' then count('lease_expired:' .. call.queue, 1) end
+if call.fence == '0' then give_back(call) end
+if guard == 'lost' then
+  -- Whatever the lost worker still sends is late.
+  redis.call('HINCRBY', call.hash, 'fence', 1)
+  count('lease_expired:' .. call.queue, 1)
+end
 if ARGV[18] == '1' then
   redis.call('ZADD', P .. 'dead_letters', NOW, call.member)
   count('dead_letter:' .. call.queue, 1)

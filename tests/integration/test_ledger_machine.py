@@ -1,0 +1,382 @@
+"""The Lua scripts and the pure life cycle are one machine: both are driven and compared.
+
+Time is either far away or over at once, so that the server's clock and the model's agree.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import hypothesis
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from pydantic import JsonValue
+
+from tests.calls import LedgerBench, ledger_bench
+from toolrail.errors import ApprovalConflict
+from toolrail.ledger import Claim as Granted
+from toolrail.ledger import Ending, Held, NewCall, Renewal, unaccounted
+from toolrail.ledger.closing import cancel_call, close_call, expire_approval
+from toolrail.results import ending_of, store_result
+from toolrail.settings import Settings
+from toolrail_schemas import TextBlock, ToolResult
+from toolrail_schemas.lifecycle import (
+    Approve,
+    Ask,
+    CallRecord,
+    CallState,
+    Cancel,
+    Claim,
+    DeadlinePassed,
+    Deny,
+    Dispatch,
+    Enqueue,
+    Event,
+    ExpireApproval,
+    Finish,
+    LeaseExpired,
+    Outcome,
+    Refusal,
+    Refuse,
+    Reject,
+    Renew,
+    step,
+)
+
+T = TypeVar("T")
+FAR_MS = 3_600_000
+OVER_MS = 0
+SPEC_HASH = "0" * 64
+patience = st.sampled_from([FAR_MS, FAR_MS, FAR_MS, OVER_MS])
+AGES_MS = 10**12
+"""As far away on the model's clock."""
+TOLD: dict[str, JsonValue] = {
+    "denied_by": "user",
+    "policy_reason": "a test",
+    "on_denied": "return_result",
+}
+
+
+class CallMachine(RuleBasedStateMachine):
+    """One call, lived twice."""
+
+    settings_of_test: Settings
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner = asyncio.Runner()
+        self._context = ledger_bench(self.settings_of_test)
+        self.bench: LedgerBench = self.run_async(self._context.__aenter__())
+        self.record = CallRecord()
+        self.kinds: list[str] = []
+        self.now_ms = 1_000_000
+
+    def run_async(self, coroutine: Coroutine[object, object, T]) -> T:
+        """Return what a coroutine returns, on the machine's own loop."""
+        return self._runner.run(cast("Coroutine[None, None, T]", coroutine))
+
+    def expect(self, event: Event) -> Outcome | Refusal:
+        """Let the model take the event; return its answer."""
+        self.now_ms += 1000
+        answer = step(self.record, replace(event, now_ms=self.now_ms))
+        self.record = answer.record
+        self.kinds += [entry.type.value for entry in answer.journal]
+        return answer
+
+    @property
+    def key(self) -> str:
+        """The key of the one call."""
+        return self.bench.key("c1")
+
+    @initialize(
+        decision=st.sampled_from(
+            [
+                Enqueue(),
+                Enqueue(),
+                Enqueue(),
+                Ask(expires_ms=FAR_MS),
+                Ask(expires_ms=FAR_MS),
+                Ask(expires_ms=OVER_MS),
+                Refuse(fail_run=False),
+                Reject(error_code="tool.not_found"),
+            ]
+        ),
+        retry_safe=st.booleans(),
+        deadline=patience,
+    )
+    def dispatch(
+        self, decision: Enqueue | Ask | Refuse | Reject, retry_safe: bool, deadline: int
+    ) -> None:
+        """The call comes in, decided one way or another."""
+        call = self.bench.new_call("c1", retry_safe=retry_safe, deadline_ms=deadline)
+        match decision:
+            case Ask():
+                expires = FAR_MS if decision.expires_ms else -1
+                parked = self.run_async(self.bench.parked_call("c1", expires_in_ms=expires))
+                call = replace(parked, deadline_ms=deadline, fields=call.fields)
+                decision = Ask(expires_ms=self.now_ms + (AGES_MS if decision.expires_ms else 0))
+            case Refuse():
+                call = self._ended(replace(call, state="denied"), "policy.denied")
+            case Reject():
+                call = self._ended(replace(call, state="failed"), "tool.not_found")
+            case Enqueue():
+                pass
+        self.run_async(self.bench.ledger.dispatch(call))
+        self.expect(
+            Dispatch(
+                now_ms=0,
+                digest=call.digest,
+                decision=decision,
+                deadline_ms=self.now_ms + (AGES_MS if deadline else 0),
+                retry_safe=retry_safe,
+                max_attempts=2,
+                args_sha256=str(call.fields["args_sha256"]),
+                spec_hash=SPEC_HASH,
+            )
+        )
+
+    def _ended(self, call: NewCall, code: str) -> NewCall:
+        ending = self._ending(code, denied=call.state == "denied")
+        return replace(call, ending=ending, events=(*call.events, *ending.events))
+
+    def _ending(self, code: str = "", *, denied: bool = False, text: str = "") -> Ending:
+        if code:
+            result = ToolResult.failure("c1", "demo.echo", code=code, text=text or None)
+        else:
+            result = ToolResult(call_id="c1", name="demo.echo", content=(TextBlock(text=text),))
+        stored = self.run_async(store_result(result, self.bench.blobs, inline_bytes=65_536))
+        return ending_of(self.key, result, stored, denied=TOLD if denied else None)
+
+    @rule(same_spec=st.booleans())
+    def approve(self, same_spec: bool) -> None:
+        """A person says yes, perhaps about an older version of the tool."""
+        spec_hash = SPEC_HASH if same_spec else "f" * 64
+        args = self.record.args_sha256
+        answer = self.expect(Approve(now_ms=0, args_sha256=args, spec_hash=spec_hash))
+        try:
+            self.run_async(
+                self.bench.ledger.approve(
+                    self.bench.run_id,
+                    self.key,
+                    by="ann",
+                    payload={
+                        "approval_id": "a",
+                        "decided_by": "ann",
+                        "decided_at": 1,
+                        "scope": "once",
+                    },
+                    cap_run=None,
+                    cap_turn=None,
+                    envelope=self.bench.envelope(self.key),
+                    args_sha256=args,
+                    spec_hash=spec_hash,
+                )
+            )
+        except ApprovalConflict:
+            assert isinstance(answer, Refusal), answer
+        else:
+            assert isinstance(answer, Outcome), answer
+
+    @rule()
+    def deny(self) -> None:
+        """A person says no."""
+        before = self.record
+        answer = self.expect(Deny(now_ms=0))
+        closed = self.run_async(
+            self.bench.ledger.finish(
+                self.bench.run_id,
+                self.key,
+                self._ending("approval.denied", denied=True),
+                fence=0,
+                actor="user:bob",
+                guard="undecided",
+                approval_state="denied",
+            )
+        )
+
+        assert (closed.status == "closed") == (answer.record != before)
+
+    @rule()
+    def expire(self) -> None:
+        """The reaper looks at the approval."""
+        before = self.record
+        answer = self.expect(ExpireApproval(now_ms=0))
+        call = self.run_async(self.bench.call("c1"))
+        closed = self.run_async(
+            expire_approval(self.bench.ledger, self.bench.blobs, call, actor="runtime:reaper")
+        )
+
+        assert (closed.status == "closed") == (answer.record != before)
+
+    @rule(ahead=st.sampled_from([0, 0, 0, 1, -1]), nonce=st.sampled_from("ab"), lease=patience)
+    def claim(self, ahead: int, nonce: str, lease: int) -> None:
+        """A worker wants an attempt."""
+        attempt = self.record.attempt + ahead
+        answer = self.expect(
+            Claim(
+                now_ms=0,
+                attempt=attempt,
+                nonce=nonce,
+                worker="w",
+                lease_ms=AGES_MS if lease else 0,
+            )
+        )
+        got = self.run_async(
+            self.bench.ledger.claim(
+                self.bench.run_id,
+                self.key,
+                attempt=attempt,
+                nonce=nonce,
+                worker="w",
+                lease_ms=lease,
+            )
+        )
+
+        assert isinstance(got, Granted) == isinstance(answer, Outcome), (got, answer)
+        if isinstance(got, Granted):
+            assert got.fence == self.record.fence
+
+    @rule(behind=st.sampled_from([0, 0, 1]), lease=patience)
+    def renew(self, behind: int, lease: int) -> None:
+        """A worker says that it is still at it."""
+        fence = self.record.fence - behind
+        answer = self.expect(Renew(now_ms=0, fence=fence, lease_ms=AGES_MS if lease else 0))
+        [news] = self.run_async(
+            self.bench.ledger.renew([Held(self.bench.run_id, self.key, fence)], lease_ms=lease)
+        )
+
+        assert (news is Renewal.LOST) == isinstance(answer, Refusal)
+        assert (news is Renewal.CANCEL) == (
+            isinstance(answer, Outcome) and self.record.cancel_requested
+        )
+
+    @rule(
+        behind=st.sampled_from([0, 0, 0, 1]),
+        code=st.sampled_from(["", "", "tool.execution_failed"]),
+        text=st.sampled_from(["x", "y"]),
+    )
+    def finish(self, behind: int, code: str, text: str) -> None:
+        """A worker hands in a result."""
+        fence = self.record.fence - behind
+        ending = self._ending(code, text=text)
+        before = self.record
+        answer = self.expect(
+            Finish(
+                now_ms=0,
+                fence=fence,
+                result_sha256=ending.result_sha256,
+                error_code=code or None,
+            )
+        )
+        closed = self.run_async(
+            self.bench.ledger.finish(
+                self.bench.run_id, self.key, ending, fence=fence, actor="worker:w"
+            )
+        )
+
+        assert (closed.status == "late") == isinstance(answer, Refusal), (closed, answer, before)
+
+    @rule()
+    def cancel(self) -> None:
+        """The user wants the call gone."""
+        self.expect(Cancel(now_ms=0))
+        self.run_async(
+            cancel_call(
+                self.bench.ledger,
+                self.bench.reader,
+                self.bench.blobs,
+                self.bench.run_id,
+                self.key,
+                actor="runtime:client",
+            )
+        )
+
+    @rule()
+    def lease_expires(self) -> None:
+        """The reaper looks at the lease."""
+        before = self.record
+        answer = self.expect(LeaseExpired(now_ms=0, fence=before.fence))
+        call = self.run_async(self.bench.call("c1"))
+        if isinstance(answer, Outcome) and answer.record.state is CallState.QUEUED:
+            taken = self.run_async(
+                self.bench.ledger.requeue(
+                    self.bench.run_id,
+                    self.key,
+                    fence=before.fence,
+                    attempt=answer.record.attempt,
+                    envelope=self.bench.envelope(self.key, answer.record.attempt),
+                    actor="runtime:reaper",
+                )
+            )
+        else:
+            closed = self.run_async(
+                close_call(
+                    self.bench.ledger,
+                    self.bench.blobs,
+                    call,
+                    guard="lost",
+                    code=answer.record.error_code or "tool.worker_lost",
+                    actor="runtime:reaper",
+                )
+            )
+            taken = closed.status == "closed"
+
+        assert taken == isinstance(answer, Outcome), (taken, answer)
+
+    @precondition(lambda self: not self.record.is_terminal)
+    @rule()
+    def deadline_passes(self) -> None:
+        """The reaper looks at the deadline."""
+        answer = self.expect(DeadlinePassed(now_ms=0))
+        call = self.run_async(self.bench.call("c1"))
+        closed = self.run_async(
+            close_call(
+                self.bench.ledger,
+                self.bench.blobs,
+                call,
+                guard="deadline_over",
+                code="tool.timeout",
+                actor="runtime:reaper",
+            )
+        )
+
+        assert (closed.status == "closed") == isinstance(answer, Outcome)
+
+    def teardown(self) -> None:
+        """Both lives tell the same story, and the books balance."""
+        call = self.run_async(self.bench.call("c1"))
+        kinds = self.run_async(self.bench.kinds())
+        record = self.run_async(self.bench.reader.run(self.bench.run_id))
+        totals = self.run_async(self.bench.reader.totals())
+        self.run_async(self._context.__aexit__(None, None, None))
+        self._runner.close()
+
+        assert call.state == self.record.state.value
+        assert call.number("attempt") == self.record.attempt
+        assert call.number("fence") == self.record.fence
+        assert kinds[2:] == self.kinds
+        assert (call.fields.get("error_code") or None) == self.record.error_code
+        assert record is not None
+        assert int(record.get("used:demo.echo", "0")) == int(self.record.unit_reserved)
+        assert unaccounted(totals) == 0
+
+
+def test_the_scripts_and_the_pure_life_cycle_agree(settings: Settings) -> None:
+    """Whatever happens in whatever order, state, fence, journal and budget are the same."""
+    machine = type("BoundMachine", (CallMachine,), {"settings_of_test": settings})
+    run_state_machine_as_test(
+        machine,
+        settings=hypothesis.settings(
+            max_examples=60,
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        ),
+    )
