@@ -1,0 +1,373 @@
+"""Run every doorbell on one asyncio loop, behind Celery's pool interface.
+
+Is: the only pool of Toolrail workers: takes doorbells from Celery's hub thread, runs
+`RuntimePort.handle` for each on an event loop in a second thread, and brings the outcomes back in
+batches. Is not: what handling a doorbell means (`runtime.py`), nor Celery's private parts.
+Above: Celery, which makes it by the setting `worker_pool`. Below: `port.py`, `loop_thread.py`,
+`_celery.py`.
+
+Rule of the two threads: everything of Celery's (requests, acknowledgements) is touched on the hub
+thread, everything of the runtime on the loop. A callback on the wrong thread loses messages at a
+cold shutdown.
+"""
+
+import asyncio
+import concurrent.futures
+import itertools
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from typing import Any, Protocol, TypeVar, cast
+
+from pydantic import ValidationError
+
+from toolrail.errors import ToolrailError
+from toolrail_schemas import Doorbell
+from toolrail_workers import _celery, transport
+from toolrail_workers.loop_thread import LoopThread
+from toolrail_workers.port import DoorbellNotTaken, PoolStats, RuntimePort
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+PUMP_S = 0.02
+"""How long an acknowledgement may wait while the main thread drains."""
+
+DRAIN_MARGIN_S = 2.0
+"""What the runtime may take beyond its grace before it is not believed any more."""
+
+CANCEL_PATIENCE_S = 5.0
+"""How long cancelled calls may take to end; a killed child takes milliseconds."""
+
+ANSWER_PATIENCE_S = 1.0
+"""How long the event loop may be busy with one thing while everything is over."""
+
+STOP_PATIENCE_S = 10.0
+"""How long the runtime may take to close its servers."""
+
+EXIT_MARGIN_S = CANCEL_PATIENCE_S + STOP_PATIENCE_S + DRAIN_MARGIN_S
+"""What `exit_worker` allows besides the drain before the process is ended the hard way."""
+
+
+class Outcome(Enum):
+    """How handling a doorbell ended."""
+
+    DONE = "done"
+    NOT_TAKEN = "not_taken"
+    TERMINATED = "terminated"
+
+
+class OnOutcome(Protocol):
+    """Celery's callbacks of one request, as `on_apply` gets them."""
+
+    def __call__(self, outcome: object) -> None:
+        """Hear how the job ended."""
+        ...
+
+
+class Job:
+    """One doorbell in work; Celery keeps a weak reference to it."""
+
+    __slots__ = ("__weakref__", "began_at", "doorbell", "number", "on_error", "on_success",
+                 "outcome", "pool", "task")  # fmt: skip
+
+    def __init__(
+        self, pool: "AsyncioPool", number: int, *, on_success: OnOutcome, on_error: OnOutcome
+    ) -> None:
+        self.pool = pool
+        self.number = number
+        self.on_success = on_success
+        self.on_error = on_error
+        self.doorbell: Doorbell | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.outcome = Outcome.DONE
+        self.began_at = time.monotonic()
+
+    def terminate(self, _signal: object = None) -> None:
+        """Cancel the call. Celery asks for it on revoke."""
+        self.pool.terminate_job(self.number)
+
+
+class AsyncioPool(_celery.BasePool):
+    """Celery's view of the event loop."""
+
+    signal_safe = False
+    task_join_will_block = False
+    body_can_be_buffer = True
+
+    app: _celery.WorkerApp
+    limit: int
+
+    def on_start(self) -> None:
+        """Start the loop and the runtime; a runtime that cannot start ends the worker."""
+        self._hub: _celery.Hub | None = None
+        self._numbers = itertools.count(1)
+        self._jobs: dict[int, Job] = {}
+        self._incoming: list[Job] = []
+        self._finished: deque[Job] = deque()
+        self._flushing = False
+        self._news = threading.Event()
+        self._cold = False
+        self._ended = False
+        self._counts = dict.fromkeys(("doorbells", "invalid", "failed"), 0)
+        self._runtime: RuntimePort | None = None
+        self._thread = LoopThread("toolrail-loop")
+        sources = tuple(self.app.amqp.queues.consume_from)
+        starting = self._thread.submit(self._start_runtime(sources))
+        if not self._wait_for_start(starting):
+            self._end()
+            _celery.abort_start(0 if _celery.is_stopping() else _celery.EX_FAILURE)
+
+    async def _start_runtime(self, sources: Sequence[str]) -> None:
+        self._runtime = self.app.create_runtime(self.app.settings, sources, self)
+        await self._runtime.start()
+
+    def _wait_for_start(self, starting: "concurrent.futures.Future[None]") -> bool:
+        while not _celery.is_stopping():
+            try:
+                starting.result(timeout=PUMP_S)
+            except concurrent.futures.TimeoutError:
+                if not starting.done():
+                    continue
+                log.critical("worker.start_failed: the runtime timed out")
+            except ToolrailError as error:
+                log.critical("worker.start_failed: %s", error.message)
+            except Exception as error:
+                log.critical("worker.start_failed: %s: %s", type(error).__name__, error)
+                log.debug("worker.start_failed", exc_info=True)
+            else:
+                return True
+            return False
+        starting.cancel()
+        return False
+
+    def register_with_event_loop(self, loop: _celery.Hub) -> None:
+        """Remember the hub; Celery calls this on every connection anew."""
+        self._hub = loop
+
+    def on_apply(  # type: ignore[override]  # the stub has (*args, **kwargs) -> None
+        self,
+        target: object,
+        args: Sequence[Any],
+        kwargs: object = None,
+        *,
+        callback: OnOutcome,
+        accept_callback: Callable[[int, float], None],
+        error_callback: OnOutcome,
+        **_: object,
+    ) -> Job:
+        """Take one message from Celery; hub thread, does not block.
+
+        The request was decoded by Celery already: its keyword arguments are the doorbell.
+        """
+        job = Job(self, next(self._numbers), on_success=callback, on_error=error_callback)
+        accept_callback(job.number, job.began_at)
+        try:
+            job.doorbell = Doorbell.model_validate(args[2]["kwargs"])
+        except ValidationError:
+            self.note_invalid("not the fields of a doorbell")
+            callback((0, None, 0.0))
+            return job
+        self._counts["doorbells"] += 1
+        self._jobs[job.number] = job
+        self._incoming.append(job)
+        if len(self._incoming) == 1:
+            if self._hub is None:
+                self._submit()
+            else:
+                # Runs when the hub is through with this read: the whole batch crosses at once.
+                self._hub.call_soon(self._submit)
+        return job
+
+    def note_invalid(self, reason: str) -> None:
+        """Count a message that is no doorbell; hub thread."""
+        self._counts["invalid"] += 1
+        log.warning("doorbell.invalid: dropped, %s", reason)
+
+    def _submit(self) -> None:
+        jobs, self._incoming = self._incoming, []
+        if jobs:
+            self._thread.call_soon(lambda: self._spawn(jobs))
+
+    def _spawn(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            job.task = self._thread.loop.create_task(self._run(job))
+
+    async def _run(self, job: Job) -> None:
+        try:
+            await cast(RuntimePort, self._runtime).handle(cast(Doorbell, job.doorbell))
+        except DoorbellNotTaken:
+            job.outcome = Outcome.NOT_TAKEN
+        except asyncio.CancelledError:
+            job.outcome = Outcome.TERMINATED
+        except Exception:
+            # The edge: the doorbell is dropped, the ledger and the reaper know the rest.
+            self._counts["failed"] += 1
+            log.exception("doorbell.handle_failed")
+        self._finished.append(job)
+        if not self._flushing:
+            self._flushing = True
+            self._thread.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Wake the hub thread once for all that finished in this turn of the loop."""
+        self._flushing = False
+        self._news.set()
+        if self._hub is not None:
+            self._hub.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Tell Celery what finished; hub thread only."""
+        while self._finished:
+            job = self._finished.popleft()
+            self._jobs.pop(job.number, None)
+            try:
+                self._report(job)
+            except Exception:
+                # The edge: the hub's loop must survive whatever a request's callback does.
+                log.exception("doorbell.report_failed")
+
+    def _report(self, job: Job) -> None:
+        if job.outcome is Outcome.DONE:
+            job.on_success((0, None, time.monotonic() - job.began_at))
+        elif job.outcome is Outcome.NOT_TAKEN:
+            job.on_error(_celery.returned_error())
+        elif not _celery.is_stopping():
+            job.on_error(_celery.terminated_error())
+        # Otherwise the message stays unacknowledged, so that it goes back when the channel closes.
+
+    def on_stop(self) -> None:
+        """Drain: main thread, the hub's loop stands still, so acknowledgements are pumped here."""
+        if self._ended:
+            return
+        self._return_unsubmitted()
+        grace_s = self.app.settings.drain_s
+        draining = self._thread.submit(self._drain(grace_s))
+        self._pump_until(
+            lambda: self._cold or (draining.done() and not self._jobs),
+            patience_s=grace_s + DRAIN_MARGIN_S,
+        )
+        self._end()
+
+    def on_terminate(self) -> None:
+        """End without a drain."""
+        if not self._ended:
+            self._cold = True
+            self._end()
+
+    def go_cold(self) -> None:
+        """Give up a drain. Called in a signal handler, so it takes no lock."""
+        self._cold = True
+
+    async def _drain(self, grace_s: float) -> None:
+        try:
+            await cast(RuntimePort, self._runtime).drain(grace_s)
+        except Exception:
+            log.exception("worker.drain_failed")
+
+    def _return_unsubmitted(self) -> None:
+        jobs, self._incoming = self._incoming, []
+        for job in jobs:
+            job.outcome = Outcome.NOT_TAKEN
+            self._finished.append(job)
+
+    def _end(self) -> None:
+        """Cancel what runs, stop the runtime, end the loop; bounded."""
+        self._ended = True
+        self._thread.call_soon(self._cancel_all)
+        self._pump_until(lambda: not self._jobs, patience_s=CANCEL_PATIENCE_S)
+        if not self._thread.answers(patience_s=ANSWER_PATIENCE_S):
+            # Something blocks it for good. The thread is a daemon: it ends with the process.
+            log.error("worker.loop_stuck: the event loop does not answer")
+            return
+        if self._runtime is not None:
+            self._wait("stop", self._runtime.stop(), patience_s=STOP_PATIENCE_S)
+        self._thread.stop(patience_s=CANCEL_PATIENCE_S)
+
+    def _cancel_all(self) -> None:
+        for job in list(self._jobs.values()):
+            if job.task is not None:
+                job.task.cancel()
+
+    def _wait(
+        self, name: str, work: Coroutine[object, object, Result], *, patience_s: float
+    ) -> None:
+        future = self._thread.submit(work)
+        self._pump_until(future.done, patience_s=patience_s)
+        if not future.done():
+            log.error("worker.%s_too_slow", name)
+            future.cancel()
+            return
+        error = future.exception()
+        if error is not None:
+            log.error("worker.%s_failed", name, exc_info=error)
+
+    def _pump_until(self, done: Callable[[], bool], *, patience_s: float) -> None:
+        deadline = time.monotonic() + patience_s
+        while True:
+            self._news.clear()
+            self._pump()
+            _celery.run_ready_acks()
+            if done() or time.monotonic() > deadline:
+                return
+            self._news.wait(PUMP_S)
+
+    def terminate_job(self, pid: int, signal: object = None) -> None:
+        """Cancel one call by the number Celery was given for it."""
+        job = self._jobs.get(pid)
+        if job is not None:
+            self._thread.call_soon(lambda: job.task.cancel() if job.task else None)
+
+    def grow(self, n: int = 1) -> None:
+        """Allow more doorbells at once."""
+        self.limit += n
+
+    def shrink(self, n: int = 1) -> None:
+        """Allow fewer doorbells at once; running ones are left alone."""
+        self.limit = max(1, self.limit - n)
+
+    def flush(self) -> None:
+        """Keep everything: calls outlive the connection they came by."""
+
+    @property
+    def num_processes(self) -> int:
+        """Return how many doorbells may be in work; Celery prefetches as many."""
+        return self.limit
+
+    def stats(self) -> PoolStats:
+        """Return the numbers of this moment; any thread."""
+        return PoolStats(
+            slots=self.limit,
+            busy=len(self._jobs),
+            pops=transport.METER.pops,
+            doorbells=self._counts["doorbells"],
+            invalid_doorbells=self._counts["invalid"] + transport.METER.invalid,
+            failed_handles=self._counts["failed"],
+            last_poll_at=transport.METER.last_reply_at,
+        )
+
+    def exit_worker(self, reason: str) -> None:
+        """End this worker with exit code 1; any thread."""
+        log.critical("worker.exits: %s", reason)
+        _celery.request_stop(_celery.EX_FAILURE)
+        # A hub that hangs never looks at the flag, and that may be why we are here.
+        patience_s = self.app.settings.drain_s + EXIT_MARGIN_S
+        timer = threading.Timer(patience_s, os._exit, args=(_celery.EX_FAILURE,))
+        timer.daemon = True
+        timer.start()
+
+    def _get_info(self) -> dict[str, object]:
+        stats = self.stats()
+        return {
+            "implementation": f"{__name__}:{type(self).__name__}",
+            "max-concurrency": stats.slots,
+            "busy": stats.busy,
+            "doorbells": stats.doorbells,
+            "invalid_doorbells": stats.invalid_doorbells,
+            "failed_handles": stats.failed_handles,
+        }
