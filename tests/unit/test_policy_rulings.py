@@ -246,3 +246,56 @@ def test_visibility_and_callers_hold_for_every_caller(caller: Caller) -> None:
     assert not visible(nobody)
     assert visible(internal) is (caller is Caller.RUNTIME)
     assert visible(mine) is (caller is Caller.USER)
+
+
+def test_a_cap_by_effect_holds_for_calls_whose_arguments_have_it() -> None:
+    """A budget narrows, so effects of arguments count for it."""
+    cap: Written = {"effect:destructive": {"max_calls_per_run": 1}}
+    snapshot = policy(profile={"allow": [PATCH.name], "budgets": cap})
+
+    assert snapshot.resolve(PATCH).budget.calls_remaining is None
+    assert snapshot.resolve(PATCH, facts=DELETING).budget.calls_remaining == 1
+
+
+def test_what_is_remembered_of_a_tool_keeps_trusted_and_untrusted_words_apart() -> None:
+    """The same spec asked for with and without the operator's word for its tags."""
+    tagged = mcp(tags=("repo",))
+    snapshot = policy(profile={"allow": ["tag:repo"]})
+    vouched = Facts(metadata_trusted=True)
+
+    assert [flags(snapshot.resolve(tagged, facts=facts)) for facts in (None, vouched, None)] == [
+        "FFF",
+        "TTT",
+        "FFF",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("profile", "user", "on_denied"),
+    [
+        ({"deny": ["chat.*"]}, {}, "fail_fast"),
+        ({"deny": ["chat.*"], "on_denied": "return_result"}, {}, "return_result"),
+        ({"deny": ["chat.*"], "on_denied": "return_result"}, {"deny": ["*"]}, "fail_fast"),
+        ({"on_denied": "return_result"}, {"deny": ["*"]}, "fail_fast"),
+        ({"on_denied": "return_result"}, {}, "return_result"),
+        ({}, {}, "fail_fast"),
+    ],
+)
+def test_the_denying_layer_says_what_a_denial_does(
+    profile: Written, user: Written, on_denied: str
+) -> None:
+    """What no layer denies but none allows follows the profile."""
+    assert policy(profile=profile, user=user).resolve(CHAT).on_denied == on_denied
+
+
+def test_a_rule_may_say_otherwise_than_its_layer() -> None:
+    """The rule that is the reason decides."""
+    rule: Written = {
+        "id": "soft",
+        "effect": "deny",
+        "tools": ["chat.*"],
+        "on_denied": "return_result",
+    }
+    snapshot = policy(platform={"rules": [rule], "on_denied": "fail_fast"})
+
+    assert snapshot.resolve(CHAT).on_denied == "return_result"
