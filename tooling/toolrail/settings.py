@@ -85,7 +85,7 @@ class Settings(BaseModel):
     workspace_root: Path = Path(".toolrail/workspaces")
     """Parent of the run workspaces that workspace tools may touch, and of nothing else."""
     policy_dir: Path | None = None
-    """Folder of policy TOML files. None: the built-in one, which asks a person before foreign tools."""
+    """Folder of policy TOML files. None: the built-in one, which asks before foreign tools."""
     tool_modules: Annotated[tuple[str, ...], NoDecode] = ()
     """Import names of modules with tools, besides those installed as entry points."""
     mcp_servers_file: Path | None = None
