@@ -134,7 +134,8 @@ def test_the_fact_of_trust_overrides_the_annotations() -> None:
     [
         ("", "is empty or has blanks around it. Write it without blanks."),
         (" mcp.*", "is empty or has blanks around it. Write it without blanks."),
-        ("a.b\n.c", "holds a control character. Remove it."),
+        ("a.b\n.c", "holds a control character or half a surrogate pair. Remove it."),
+        ("mcp.s.\ud800", "holds a control character or half a surrogate pair. Remove it."),
         ("a" * 300, "is longer than 256 characters. Use a pattern with *."),
         (
             "workspace.?ead",

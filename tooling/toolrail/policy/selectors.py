@@ -36,7 +36,7 @@ TAG_MAX_CHARS: Final = 32
 
 _OWNER_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _WHOLE_SERVER: Final = re.compile(r"mcp\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.\*")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _NAME_START: Final = re.compile(r"mcp\.|ext\.|\*|[a-z][a-z0-9_.]*\*")
 _NAME_SHAPES: Final = (
     "Built-in names are like notes.add; others start with mcp.<server>. or ext.<extension>."
@@ -203,7 +203,7 @@ def parse_selector(text: str) -> Selector:
             f"is longer than {SELECTOR_MAX_CHARS} characters", "Use a pattern with *."
         )
     if _CONTROL.search(text):
-        raise SelectorError("holds a control character", "Remove it.")
+        raise SelectorError("holds a control character or half a surrogate pair", "Remove it.")
     prefixed = _WORD_BEFORE_COLON.fullmatch(text)
     if prefixed is not None:
         return _parse_prefixed(text, word=prefixed[1], value=prefixed[2])
