@@ -68,7 +68,8 @@ class ToolContext:
     max_output_bytes: int = 1_048_576
     """What is stored of the output at most."""
     workspace: WorkspaceAccess | None = None
-    """The run's files; None where the tool has none (a process-isolated child, a bare test)."""
+    """The run's files, for `thread` tools only: file work would block a loop, and a child process
+    must not need the worker's disk."""
     store: BlobStore | None = None
     session: SessionMemory | None = None
     keep: Callable[[bytes, str], str] | None = None

@@ -240,8 +240,9 @@ def _make_tool(function: Callable[..., object], name: str | None, options: ToolO
         "surface_meta": options.get("surface", SurfaceMeta()),
         "source": Source.BUILT_IN,
     }
+    said = {field: value for field, value in fields.items() if value is not None}
     try:
-        spec = ToolSpec.model_validate(fields)
+        spec = ToolSpec.model_validate(said)
     except ValidationError as error:
         raise definition.error(
             _complaint(error), "See the fields of ToolSpec for the limits."

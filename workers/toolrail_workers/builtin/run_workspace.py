@@ -202,11 +202,12 @@ def open_workspace(
     with faults.io_failures(), Tree.open(place) as tree:
         if tree.is_new:
             for root in roots:
-                with tree.directory((root.name,), create=True):
-                    pass
+                tree.ensure((root.name,))
+        tree.ensure((STATE_DIR, "locks"))
+        tree.ensure((STATE_DIR, "versions"))
         with (
-            tree.directory((STATE_DIR, "locks"), create=True) as locks,
-            tree.directory((STATE_DIR, "versions"), create=True) as versions,
+            tree.directory((STATE_DIR, "locks")) as locks,
+            tree.directory((STATE_DIR, "versions")) as versions,
         ):
             yield RunWorkspace(
                 tree,

@@ -126,8 +126,13 @@ class VersionMemory:
         return next((done for done in record.applied if done.call_key == call_key), None)
 
     def announce(self, path: LogicalPath, mutation: Mutation) -> None:
-        """Write down, durably, what is about to happen to the file."""
-        self._store(path, replace(self._record(path), pending=mutation), durable=True)
+        """Write down what is about to happen to the file.
+
+        Of a whole content a second attempt sees that it is there already; an addition must be
+        remembered even over a power loss, or it would be made twice.
+        """
+        record = replace(self._record(path), pending=mutation)
+        self._store(path, record, durable=not mutation.whole)
 
     def confirm(self, path: LogicalPath) -> None:
         """Write down that what was announced has happened; the run now knows the new version."""

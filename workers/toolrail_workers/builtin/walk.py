@@ -67,7 +67,11 @@ class Tree:
         parent = place.parent
         parent.mkdir(parents=True, exist_ok=True)
         with _opened(os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as above:
-            is_new = _make_directory(above, place.name)
+            is_new = True
+            try:
+                os.mkdir(place.name, dir_fd=above)
+            except FileExistsError:
+                is_new = False
             descriptor = os.open(place.name, _DIRECTORY, dir_fd=above)
         plain = os.path.abspath(place)
         paths = tuple(dict.fromkeys((plain, os.path.realpath(plain))))
@@ -95,14 +99,14 @@ class Tree:
             self._refuse_link((), name, path.segments[1:])
 
     @contextlib.contextmanager
-    def directory(self, segments: Sequence[str], *, create: bool = False) -> Generator[int]:
-        """Give a descriptor of the directory at `segments`, made on the way if `create`.
+    def directory(self, segments: Sequence[str]) -> Generator[int]:
+        """Give a descriptor of the directory at `segments`.
 
         Raises:
             SystemFailure: `workspace.path_escape`, a component links to the outside.
             ToolError: `workspace.file_not_found`, `not_a_directory` or `symlink_refused`.
         """
-        with self._descend(segments, create=create) as (descriptor, _):
+        with self._descend(segments, create=False) as (descriptor, _):
             yield descriptor
 
     @contextlib.contextmanager
@@ -118,6 +122,12 @@ class Tree:
             if status is not None and stat.S_ISLNK(status.st_mode):
                 self._refuse_link(above, name, ())
             yield Entry(parent=parent, name=name, path=path, above=above, status=status)
+
+    def ensure(self, segments: Sequence[str]) -> None:
+        """Make the directory at `segments` if it is missing; not synced, it can be made again."""
+        for index, segment in enumerate(segments):
+            with self.directory(segments[:index]) as parent, contextlib.suppress(FileExistsError):
+                os.mkdir(segment, dir_fd=parent)
 
     def again(self, entry: Entry) -> Entry:
         """Return the same place with what is there now. Never a link."""
@@ -195,9 +205,11 @@ class Tree:
         top = self.host_paths[-1]
         link = os.path.join(top, *done, name)
         for target in (link, os.path.join(link, *rest)):
-            real = os.path.realpath(target)
-            if real != top and not real.startswith(top + os.sep):
-                raise faults.path_escape()
+            # A link that stopped being one while it was read points nowhere any more.
+            with contextlib.suppress(OSError):
+                real = os.path.realpath(target)
+                if real != top and not real.startswith(top + os.sep):
+                    raise faults.path_escape()
         raise faults.symlink_refused("/".join((*done, name)))
 
 
@@ -215,14 +227,11 @@ def _look(directory: int, segment: str) -> tuple[str, os.stat_result | None]:
     return segment, None
 
 
-def _make_directory(parent: int, name: str) -> bool:
-    """Make a directory that stays after a power loss; return False if the name was taken."""
-    try:
+def _make_directory(parent: int, name: str) -> None:
+    """Make a directory that stays after a power loss, unless the name is taken."""
+    with contextlib.suppress(FileExistsError):
         os.mkdir(name, dir_fd=parent)
-    except FileExistsError:
-        return False
-    sync_directory(parent)
-    return True
+        sync_directory(parent)
 
 
 def _refuse_irregular(path: LogicalPath, status: os.stat_result | None) -> None:
