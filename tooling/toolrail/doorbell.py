@@ -8,7 +8,7 @@ reaper. Below: kombu.
 import asyncio
 import logging
 import uuid
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty
 from typing import Protocol, cast
@@ -124,6 +124,16 @@ class Envelopes:
             "properties": own_properties,
         }
         return orjson.dumps(message).decode()
+
+
+def read_envelope(text: str) -> Doorbell | None:
+    """Return the doorbell inside a message of the Redis transport, None when it is not one."""
+    try:
+        message = cast("dict[str, str]", orjson.loads(text))
+        _, fields, _ = cast("list[object]", orjson.loads(b64decode(message["body"])))
+        return Doorbell.model_validate(fields)
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def publish(producer: Producer, queue: str, doorbell: Doorbell, *, task_id: str) -> None:

@@ -55,13 +55,27 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
 
 async def command(redis: Redis, *args: Argument) -> object:
     """Return the raw reply of one command."""
-    return cast("object", await redis.execute_command(*args))  # type: ignore[no-untyped-call]
+    return await _cancellable(redis.execute_command(*args))  # type: ignore[no-untyped-call]
 
 
 async def command_bytes(redis: Redis, *args: Argument) -> bytes | None:
     """Return the undecoded reply of one command that answers with a string."""
-    reply: object = await redis.execute_command(*args, NEVER_DECODE=[])  # type: ignore[no-untyped-call]
+    reply = await _cancellable(redis.execute_command(*args, NEVER_DECODE=[]))  # type: ignore[no-untyped-call]
     return cast("bytes | None", reply)
+
+
+async def _cancellable(work: Awaitable[object]) -> object:
+    """Return what the work returns; raise a cancellation that was swallowed on the way.
+
+    redis-py sends inside `asyncio.wait_for`, which before Python 3.12 drops a cancellation that
+    comes together with the result. A loop could then not be ended, nor a deadline be kept.
+    """
+    task = asyncio.current_task()
+    asked = 0 if task is None else task.cancelling()
+    reply = await work
+    if task is not None and task.cancelling() > asked:
+        raise asyncio.CancelledError
+    return reply
 
 
 async def xread(
