@@ -162,6 +162,29 @@ async def test_a_call_cancelled_before_its_start_gives_its_unit_back(bench: Ledg
     assert second.status == "accepted"
 
 
+async def test_a_unit_whose_attempt_has_started_stays_used(bench: LedgerBench) -> None:
+    """A call that was lost, queued again and then cancelled may have had its effect."""
+    claim = await claimed(bench, "c1", lease_ms=0)
+    await bench.ledger.requeue(
+        bench.run_id,
+        claim.call_key,
+        fence=claim.fence,
+        attempt=2,
+        envelope=bench.envelope(claim.call_key, 2),
+        actor="system:reaper",
+    )
+    await bench.ledger.finish(
+        bench.run_id,
+        claim.call_key,
+        await bench.ending("c1", code="tool.cancelled"),
+        fence=0,
+        actor="runtime:client",
+        guard="queued",
+    )
+
+    assert (await bench.ledger.dispatch(bench.new_call("c2", cap_run=1))).status != "accepted"
+
+
 async def test_a_cancelled_call_is_never_claimed(bench: LedgerBench) -> None:
     """The mark is durable: a worker that comes later sees it."""
     await bench.ledger.dispatch(bench.new_call("c1"))

@@ -54,7 +54,8 @@ T = TypeVar("T")
 FAR_MS = 3_600_000
 OVER_MS = 0
 SPEC_HASH = "0" * 64
-patience = st.sampled_from([FAR_MS, FAR_MS, FAR_MS, OVER_MS])
+leases = st.sampled_from([FAR_MS, OVER_MS])
+deadlines = st.sampled_from([*[FAR_MS] * 7, OVER_MS])
 AGES_MS = 10**12
 """As far away on the model's clock."""
 TOLD: dict[str, JsonValue] = {
@@ -77,6 +78,7 @@ class CallMachine(RuleBasedStateMachine):
         self.record = CallRecord()
         self.kinds: list[str] = []
         self.now_ms = 1_000_000
+        self.calm = False
 
     def run_async(self, coroutine: Coroutine[object, object, T]) -> T:
         """Return what a coroutine returns, on the machine's own loop."""
@@ -109,12 +111,18 @@ class CallMachine(RuleBasedStateMachine):
             ]
         ),
         retry_safe=st.booleans(),
-        deadline=patience,
+        deadline=deadlines,
+        calm=st.sampled_from([True, True, False]),
     )
     def dispatch(
-        self, decision: Enqueue | Ask | Refuse | Reject, retry_safe: bool, deadline: int
+        self,
+        decision: Enqueue | Ask | Refuse | Reject,
+        retry_safe: bool,
+        deadline: int,
+        calm: bool,
     ) -> None:
-        """The call comes in, decided one way or another."""
+        """The call comes in, decided one way or another; in a calm life nobody cancels it."""
+        self.calm = calm
         call = self.bench.new_call("c1", retry_safe=retry_safe, deadline_ms=deadline)
         match decision:
             case Ask():
@@ -215,10 +223,17 @@ class CallMachine(RuleBasedStateMachine):
 
         assert (closed.status == "closed") == (answer.record != before)
 
-    @rule(ahead=st.sampled_from([0, 0, 0, 1, -1]), nonce=st.sampled_from("ab"), lease=patience)
-    def claim(self, ahead: int, nonce: str, lease: int) -> None:
-        """A worker wants an attempt."""
-        attempt = self.record.attempt + ahead
+    @rule(nonce=st.sampled_from("ab"), lease=leases)
+    def claim(self, nonce: str, lease: int) -> None:
+        """A worker wants the present attempt."""
+        self._claim(self.record.attempt, nonce, lease)
+
+    @rule(ahead=st.sampled_from([1, -1]), nonce=st.sampled_from("ab"))
+    def claim_another_attempt(self, ahead: int, nonce: str) -> None:
+        """A doorbell of an attempt that was, or is not yet."""
+        self._claim(self.record.attempt + ahead, nonce, FAR_MS)
+
+    def _claim(self, attempt: int, nonce: str, lease: int) -> None:
         answer = self.expect(
             Claim(
                 now_ms=0,
@@ -243,7 +258,7 @@ class CallMachine(RuleBasedStateMachine):
         if isinstance(got, Granted):
             assert got.fence == self.record.fence
 
-    @rule(behind=st.sampled_from([0, 0, 1]), lease=patience)
+    @rule(behind=st.sampled_from([0, 0, 1]), lease=leases)
     def renew(self, behind: int, lease: int) -> None:
         """A worker says that it is still at it."""
         fence = self.record.fence - behind
@@ -283,6 +298,7 @@ class CallMachine(RuleBasedStateMachine):
 
         assert (closed.status == "late") == isinstance(answer, Refusal), (closed, answer, before)
 
+    @precondition(lambda self: not self.calm)
     @rule()
     def cancel(self) -> None:
         """The user wants the call gone."""
@@ -374,8 +390,8 @@ def test_the_scripts_and_the_pure_life_cycle_agree(settings: Settings) -> None:
     run_state_machine_as_test(
         machine,
         settings=hypothesis.settings(
-            max_examples=60,
-            stateful_step_count=15,
+            max_examples=100,
+            stateful_step_count=20,
             deadline=None,
             suppress_health_check=[hypothesis.HealthCheck.too_slow],
         ),
