@@ -1,0 +1,168 @@
+"""What we rely on inside Celery and kombu is still there, unchanged.
+
+Is: the source of every private function that we override, call or depend on, pinned by hash, and
+the behaviour that we expect of it. Is not: a test of our own code. Fails at an upgrade, on purpose:
+read the named function's change, compare it with `transport.py`, `_celery.py` and `pool.py`, adapt
+them, and only then write the new hash.
+Above: pytest. Below: the installed Celery and kombu.
+"""
+
+import hashlib
+import importlib
+import inspect
+import json
+import select
+import threading
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import cast
+
+import pytest
+from celery import Celery
+from celery.worker.request import Request
+from kombu.asynchronous import Hub
+from kombu.transport import redis, virtual
+
+from toolrail.doorbell import Envelopes
+from toolrail_schemas import Doorbell
+from toolrail_workers.app import refuse_to_run
+from toolrail_workers.broker import redis_options
+from toolrail_workers.transport import Channel, raw_of
+
+RUN_ID = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+OVERRIDDEN = {
+    "kombu.transport.redis:Channel.__init__": "f189bdebe243",
+    "kombu.transport.redis:Channel._brpop_start": "06723d707ddf",
+    "kombu.transport.redis:Channel._brpop_read": "c42518699709",
+    "kombu.transport.redis:Channel.basic_cancel": "d2e3a03a48d2",
+    "kombu.transport.redis:Channel._basic_cancel": "f799ede50375",
+    "kombu.transport.redis:Channel.close": "101e9b9cdad4",
+    "kombu.transport.virtual.base:QoS": "f884d8db8d64",
+    "celery.worker.consumer.consumer:Consumer.__init__": "c27ca6ec2d4b",
+    "celery.worker.consumer.consumer:Consumer.connect": "7ca359b806be",
+    "celery.worker.consumer.consumer:Consumer.create_task_handler": "292c5a681f10",
+    "celery.worker.consumer.consumer:Consumer.on_unknown_message": "213bd3ee55cb",
+    "celery.worker.consumer.consumer:Consumer.on_unknown_task": "35e6cbe56494",
+    "celery.worker.consumer.consumer:Consumer.on_invalid_task": "9893e7a4eee3",
+    "celery.worker.consumer.consumer:Consumer.on_decode_error": "e3538c586a7f",
+}
+"""Ours stand in their place, so what they do must be what ours do."""
+
+CALLED = {
+    "kombu.transport.redis:Channel._q_for_pri": "f3997660680d",
+    "kombu.transport.redis:Channel._flush_brpop_reauth": "bb4930b4fd3c",
+    "kombu.transport.virtual.base:Transport._deliver": "799e242f3ec5",
+    "kombu.asynchronous.hub:Hub.call_soon": "ec0433083ce8",
+    "celery.concurrency.prefork:_run_ready_callbacks": "f7b87b484347",
+    "celery.worker.state:maybe_shutdown": "e15d0ed41e2c",
+    "celery.worker.state:task_reserved": "d5a1d0414f0a",
+    "celery.worker.state:task_ready": "ad25f2985520",
+}
+"""We call them, or set what they read."""
+
+CALLERS = {
+    "kombu.transport.redis:MultiChannelPoller": "0530f30a9dec",
+    "kombu.transport.redis:Transport.register_with_event_loop": "4b835642e4a9",
+    "kombu.transport.virtual.base:Channel.basic_consume": "0fec96269493",
+    "kombu.transport.virtual.base:Transport._reject_inbound_message": "0fd42f24d40a",
+    "kombu.transport.virtual.base:Message.__init__": "c90d08ccfa2e",
+    "kombu.asynchronous.hub:Hub.create_loop": "bc5b3f9d66b9",
+    "celery.concurrency.base:BasePool": "37bc2b310c4f",
+    "celery.bin.worker:WorkersPool.convert": "9b9c0eb6dfe9",
+    "celery.worker.components:Pool.create": "1f0dba9f45f3",
+    "celery.worker.loops:asynloop": "05a53e519988",
+    "celery.worker.request:create_request_cls": "871f30fe1cfe",
+    "celery.worker.request:Request.__init__": "efdf47149cde",
+    "celery.worker.request:Request.on_failure": "21736ec661cd",
+    "celery.worker.strategy:default": "7d90575ada5e",
+    "celery.worker.worker:WorkController.start": "744832e50b02",
+    "celery.worker.worker:WorkController.stop": "1521a8eb8dd7",
+    "celery.worker.worker:WorkController.terminate": "edc88a842d4a",
+    "celery.worker.consumer.consumer:Consumer.on_close": "e96d425dce0a",
+    "celery.worker.consumer.consumer:Consumer.on_connection_error_after_connected": "4f84dbfff329",
+    "celery.worker.consumer.tasks:Tasks.start": "e0165bf1d620",
+}
+"""They decide when and how ours are called."""
+
+PINNED = OVERRIDDEN | CALLED | CALLERS
+
+
+def fingerprint(name: str) -> str:
+    """Return the hash of a function's or class's source."""
+    module, _, path = name.partition(":")
+    found: object = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    source = inspect.getsource(cast("Callable[..., object]", found))
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
+
+
+def message_of(doorbell: Doorbell) -> virtual.Message:
+    envelope = json.loads(Envelopes().text("mcp", doorbell))
+    return virtual.Message(envelope, channel=virtual.Channel.__new__(virtual.Channel))
+
+
+@pytest.mark.parametrize("package", ["celery", "kombu"])
+def test_the_version_is_the_one_that_was_read(package: str) -> None:
+    """The hashes are of 5.7; another minor version needs another reading."""
+    assert version(package).startswith("5.7.")
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_what_we_depend_on_has_not_changed(name: str) -> None:
+    """The source is the one that our side was written against."""
+    found = fingerprint(name)
+
+    assert found == PINNED[name], f"{name} changed: read it, adapt our side, then pin {found}"
+
+
+def test_a_request_has_decoded_the_doorbell_for_the_pool() -> None:
+    """`on_apply` finds the keyword arguments in the request dict and decodes nothing again."""
+    doorbell = Doorbell.ring(b"x" * 16, run_id=RUN_ID, call_key="0" * 16, attempt=2)
+    app = Celery("contract", set_as_current=False)
+    app.task(name="toolrail.call")(refuse_to_run)
+    request = Request(message_of(doorbell), app=app)
+
+    assert request.request_dict["kwargs"] == doorbell.model_dump()
+    assert request.id == doorbell.task_id
+
+
+def test_a_message_keeps_what_came_from_redis() -> None:
+    """`put_back` pushes exactly what was popped."""
+    doorbell = Doorbell.ring(b"x" * 16, run_id=RUN_ID, call_key="0" * 16, attempt=1)
+    raw = raw_of(message_of(doorbell))
+
+    assert set(raw) == {"body", "content-encoding", "content-type", "headers", "properties"}
+
+
+def test_kombu_does_not_prefix_our_command() -> None:
+    """We prefix the keys of BLMPOP ourselves; if kombu learned to, they would get two."""
+    commands = {
+        *redis.GlobalKeyPrefixMixin.PREFIXED_SIMPLE_COMMANDS,
+        *redis.GlobalKeyPrefixMixin.PREFIXED_COMPLEX_COMMANDS,
+    }
+
+    assert "BLMPOP" not in commands
+    assert {"RPUSH", "LPUSH"} <= commands
+
+
+def test_kombu_reads_every_option_that_it_is_given() -> None:
+    """A misspelt or dropped transport option would be ignored in silence."""
+    known = {*Channel.from_transport_options, "polling_interval"}
+
+    assert set(redis_options(5.0)) <= known
+
+
+def test_the_hub_is_woken_from_another_thread() -> None:
+    """`call_soon` makes the hub's poll return; without that, every outcome waits up to a second."""
+    hub = Hub()
+    next(hub.create_loop())
+    waker = vars(hub)["_waker"]
+    thread = threading.Thread(target=lambda: hub.call_soon(threading.Event().set))
+    thread.start()
+    thread.join()
+    readable, _, _ = select.select([waker.fileno()], [], [], 0)
+    hub.close()
+
+    assert readable
