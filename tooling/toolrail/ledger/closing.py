@@ -46,6 +46,7 @@ async def cancel_call(
     Raises:
         CallNotFound: There is no such call.
     """
+    state = ""
     for _ in range(TRIES):
         state = await ledger.cancel(run_id, call_key)
         if state not in {"queued", "awaiting_approval"}:
