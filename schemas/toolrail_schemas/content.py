@@ -74,7 +74,9 @@ class AudioRefBlock(WireModel):
 
     kind: Literal["audio_ref"] = "audio_ref"
     ref: ResourceRefStr
-    mime: Annotated[MimeType, StringConstraints(pattern=r"^audio/")]
+    mime: Annotated[
+        str, StringConstraints(max_length=127, pattern=r"^audio/[A-Za-z0-9!#$&^_.+-]+$")
+    ]
     bytes: Annotated[int, Field(strict=True, ge=0, le=32 * MIB)]
     sha256: Sha256Hex
     duration_ms: Count | None = None

@@ -172,7 +172,10 @@ def check_payload(event_type: EventType, payload: Mapping[str, JsonValue]) -> No
     Raises:
         PayloadError: Names the first rule that is broken and where.
     """
-    size = json_size(payload)
+    try:
+        size = json_size(payload)
+    except ValueError as error:
+        raise PayloadError(f"payload of {event_type}: {error}") from None
     if size > PAYLOAD_MAX_BYTES:
         raise PayloadError(f"payload of {event_type} has {size} bytes, limit {PAYLOAD_MAX_BYTES}")
     model = CALL_PAYLOADS.get(event_type)
