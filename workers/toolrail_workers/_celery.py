@@ -32,6 +32,7 @@ from celery.worker import state
 from celery.worker.components import Pool as PoolStep
 from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub, get_event_loop
+from kombu.common import ignore_errors
 from kombu.message import Message
 from vine import promise
 
@@ -175,12 +176,18 @@ class PoolCheck(bootsteps.Step):
         "Toolrail workers run on their own asyncio pool (toolrail_workers.pool:AsyncioPool): "
         "start the worker without -P/--pool."
     )
+    NO_LOOP = (
+        "Toolrail workers need a broker that kombu can wait for in an event loop: "
+        "set TOOLRAIL_BROKER_URL to Redis or RabbitMQ, or leave it out."
+    )
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         super().__init__(parent, **kwargs)
         wanted = get_implementation(parent.app.conf.worker_pool)
         if not issubclass(parent.pool_cls, wanted) or _asked_for_other_pool(wanted):
             die(self.SENTENCE)
+        if not parent.use_eventloop:
+            die(self.NO_LOOP)
 
 
 def _asked_for_other_pool(wanted: type[BasePool]) -> bool:
@@ -256,8 +263,12 @@ class DoorbellConsumer(Consumer):
             refuse_old_redis(connection)
         except RedisTooOld as error:
             log.critical("worker.start_refused: %s", error.message)
-            connection.close()
+            ignore_errors(connection, connection.close)
             abort_start(EX_FAILURE)
+        except self.connection_errors:
+            # Celery does not know this connection yet, so it would not close it.
+            ignore_errors(connection, connection.close)
+            raise
         return connection
 
     def create_task_handler(self, promise: type[promise] = promise) -> Callable[[Message], None]:

@@ -35,6 +35,7 @@ class Asked:
     turn: int
     profile: str
     tenant: str
+    user: str | None
     timeout_s: float | None
 
 
@@ -52,6 +53,7 @@ def call(
     turn: Annotated[int, typer.Option(min=0, help="Turn of the run.")] = 0,
     profile: Annotated[str, typer.Option(help="Profile of a new run.")] = DEFAULT_PROFILE,
     tenant: Annotated[str, typer.Option(help="Tenant of a new run.")] = "default",
+    user: Annotated[str | None, typer.Option(help="Whose settings apply to a new run.")] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0.0, help="Seconds to wait; the call itself goes on.")
     ] = None,
@@ -71,6 +73,7 @@ def call(
             turn=turn,
             profile=profile,
             tenant=tenant,
+            user=user,
             timeout_s=timeout,
         )
         result = asyncio.run(_call(start(context), asked))
@@ -81,7 +84,7 @@ def call(
 async def _call(settings: Settings, asked: Asked) -> ToolResult:
     async with Toolrail(settings) as rail:
         if asked.run_id is None:
-            run = await rail.open_run(profile=asked.profile, tenant=asked.tenant)
+            run = await rail.open_run(profile=asked.profile, tenant=asked.tenant, user=asked.user)
         else:
             run = await rail.run(asked.run_id)
         try:

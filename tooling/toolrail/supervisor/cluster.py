@@ -28,7 +28,7 @@ SOURCES = ("builtin", "mcp", "extension")
 ONE_OF_EACH: Mapping[str, int] = MappingProxyType(dict.fromkeys(SOURCES, 1))
 _REDIS = "redis"
 _REDIS_CHECK_S = 2.0
-_STOP_MARGIN_S = 10.0
+_STOP_MARGIN_S = 20.0
 """What a worker may need beyond its drain to close servers and sessions."""
 
 

@@ -92,6 +92,11 @@ class Cluster:
             raise ProcessLookupError(f"{name} is not running")
         return pid
 
+    def name_of(self, pid: int) -> str | None:
+        """Return the child that runs now under a process id, None when there is none."""
+        statuses = self._local.supervisor.statuses()
+        return next((status.spec.name for status in statuses if status.pid == pid), None)
+
     def kill_worker(self, name: str) -> int:
         """SIGKILL a worker and its process group; return the killed pid.
 

@@ -1,0 +1,101 @@
+"""Run a worker from `toolrail worker`: settings, Redis, then Celery with our app.
+
+Is: what stands before and after Celery: waiting for Redis, the ready line, the exit code. Is not:
+the app (`app.py`), nor the running of calls (`runtime.py`).
+Above: `commands.py`. Below: `app.py`, `toolrail.cli.start`, `toolrail.supervisor.ready`.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+
+import typer
+
+from toolrail import exit_codes
+from toolrail.cli.failures import tell_error
+from toolrail.cli.options import CommandExit
+from toolrail.cli.start import options_of, start
+from toolrail.errors import ConfigError, RedisUnavailable
+from toolrail.redis_io import check_version, connect
+from toolrail.settings import Settings, redact_url
+from toolrail.supervisor.ready import announce_ready
+from toolrail_workers._celery import run_worker
+from toolrail_workers.app import create_app
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 15.0
+
+
+def serve(
+    context: typer.Context,
+    *,
+    queues: tuple[str, ...],
+    slots: int | None,
+    name: str | None,
+    ready_fd: int | None,
+) -> None:
+    """Serve the queues until SIGTERM.
+
+    Raises:
+        CommandExit: Always: 0 after a drain, 78 for wrong settings, else Celery's code.
+        RedisTooOld: No worker can use this server.
+    """
+    try:
+        settings = prepare(context, slots=slots)
+    except ConfigError as error:
+        tell_error(error, is_debugging=options_of(context).is_debugging)
+        raise CommandExit(exit_codes.CONFIG) from None
+    if os.geteuid() == 0:
+        log.warning("worker.runs_as_root: tools have every right here; start it as another user")
+    asyncio.run(wait_for_redis(settings))
+    code = run_worker(
+        create_app(settings),
+        queues=queues,
+        name=f"{name or '-'.join(queues)}@{socket.gethostname()}",
+        on_ready=lambda: None if ready_fd is None else announce_ready(ready_fd),
+    )
+    raise CommandExit(code)
+
+
+def prepare(context: typer.Context, *, slots: int | None) -> Settings:
+    """Return the worker's settings.
+
+    Raises:
+        ConfigError: A setting is wrong, or there is no secret.
+    """
+    settings = start(context)
+    settings.require_secret()
+    return settings if slots is None else settings.model_copy(update={"slots": slots})
+
+
+async def wait_for_redis(settings: Settings) -> None:
+    """Return when Redis answers; say once per try that it does not.
+
+    Workers wait for ever: after an outage the fleet must come back without anybody's help, and a
+    worker that gives up only moves the waiting to its supervisor.
+
+    Raises:
+        RedisTooOld: It answers, and is older than 7.0.
+    """
+    redis = connect(settings.redis_url, timeout_s=settings.redis_timeout_s, name="toolrail-worker")
+    wait_s = FIRST_WAIT_S
+    try:
+        while True:
+            try:
+                await check_version(redis, deadline_s=0.0)
+            except RedisUnavailable:
+                log.warning(
+                    "Redis at %s is not reachable; start it or set TOOLRAIL_REDIS_URL. "
+                    "Next try in %g s.",
+                    redact_url(settings.redis_url),
+                    wait_s,
+                )
+            else:
+                return
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+    finally:
+        await redis.aclose()
