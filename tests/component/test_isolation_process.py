@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ from toolrail_workers.isolation.errors import (
     ToolRaised,
 )
 from toolrail_workers.isolation.process import IsolatedCall, ProcessChildren
+from toolrail_workers.loop_thread import LoopThread
 
 Run = Callable[..., Awaitable[JsonValue]]
 LIMIT_BYTES = 100_000
@@ -411,6 +413,27 @@ async def test_a_dead_guard_is_started_again(pool: ProcessChildren) -> None:
     await await_until(lambda: not any(map(is_alive, old)), "the old children are dead")
 
 
+def test_children_serve_a_loop_that_is_not_on_the_main_thread() -> None:
+    """Run in the worker's arrangement: loop in a second thread, a default socket timeout set."""
+    thread = LoopThread("test")
+
+    async def use() -> JsonValue:
+        pool = await started(children=1)
+        answer = await pool.call(call_of("echo", n=1))
+        await pool.stop()
+        return answer
+
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(5.0)
+    try:
+        answer = thread.submit(use()).result(timeout=30)
+    finally:
+        socket.setdefaulttimeout(before)
+        thread.stop(patience_s=5)
+
+    assert answer == {"n": 1}
+
+
 async def test_calls_are_refused_when_no_child_can_start() -> None:
     """With an impossible limit a call fails for its true reason, long before its deadline."""
     pool = await started(limits=ChildLimits(open_files=0))
@@ -441,6 +464,7 @@ async def test_stop_kills_the_running_and_refuses_the_waiting(
 WORKER = """
 import asyncio, sys
 from toolrail_workers.isolation.process import IsolatedCall, ProcessChildren
+from toolrail_workers.loop_thread import LoopThread
 
 async def main():
     pool = ProcessChildren(children=1, calls_per_child=10, environment={})

@@ -219,6 +219,19 @@ def test_another_pool_is_refused(make_worker: MakeWorker, pool: str) -> None:
     assert "Traceback" not in worker.log()
 
 
+@pytest.mark.one_redis
+def test_a_broker_without_an_event_loop_is_refused(
+    make_worker: MakeWorker, settings: Settings
+) -> None:
+    """Outcomes come back through the hub; a transport without one would never acknowledge."""
+    worker = make_worker(settings=settings.model_copy(update={"broker_url": "memory://"}))
+    worker.start(wait=False)
+
+    assert worker.wait_end() == 1
+    assert "TOOLRAIL_BROKER_URL" in worker.log()
+    assert "Traceback" not in worker.log()
+
+
 def test_what_is_no_doorbell_is_dropped(make_worker: MakeWorker, redis_client: redis.Redis) -> None:
     """Every kind of garbage is counted, none of it stops the worker or comes back."""
     worker = make_worker().start()

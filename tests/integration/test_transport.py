@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 from kombu import Connection, Producer
+from kombu.asynchronous import Hub
 
 from tests.celery_worker import CLIENT_NAME, CeleryWorker, MakeWorker, make_worker
 from tests.fake_runtime import Deed
@@ -23,6 +24,7 @@ from tests.waiting import wait_until
 from toolrail.doorbell import publish
 from toolrail.embedded import EmbeddedRedis
 from toolrail.settings import Settings
+from toolrail_workers.broker import BATCH_ALIAS
 
 __all__ = ["make_worker"]
 
@@ -234,6 +236,20 @@ def test_a_worker_waits_for_a_server_that_is_not_there_yet(
         worker.wait_for("it is done", lambda: worker.events("done"), timeout_s=30)
 
     assert worker.stop() == 0
+
+
+@pytest.mark.one_redis
+def test_a_closed_connection_leaves_nothing_in_the_hub(redis_url: str) -> None:
+    """kombu alone would add one more function to every turn of the hub with every reconnect."""
+    hub = Hub()
+    with Connection(redis_url, transport=BATCH_ALIAS) as connection:
+        connection.connect()
+        connection.transport.register_with_event_loop(connection.connection, hub)
+        during = len(hub.on_tick)
+    after = len(hub.on_tick)
+    hub.close()
+
+    assert (during, after) == (1, 0)
 
 
 def test_a_unix_socket_works(

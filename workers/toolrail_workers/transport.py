@@ -18,6 +18,8 @@ from queue import Empty
 from typing import TYPE_CHECKING, Protocol, cast
 
 import orjson
+from kombu import Connection
+from kombu.asynchronous import Hub
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
 from kombu.utils.encoding import bytes_to_str
 
@@ -211,9 +213,30 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """The transport of `Channel`."""
+    """The transport of `Channel`, which leaves nothing behind in the hub when it is closed."""
 
     Channel = Channel
+
+    _hub: Hub | None = None
+    _ticks: frozenset[object] = frozenset()
+
+    def register_with_event_loop(self, connection: object, loop: Hub) -> None:
+        """Have the hub poll for us."""
+        before = frozenset(ticks_of(loop))
+        super().register_with_event_loop(connection, loop)
+        self._hub = loop
+        self._ticks = frozenset(ticks_of(loop)) - before
+
+    def close_connection(self, connection: Connection) -> None:
+        """Close, and take back what kombu would leave in the hub on every reconnect."""
+        super().close_connection(connection)
+        if self._hub is not None:
+            ticks_of(self._hub).difference_update(self._ticks)
+
+
+def ticks_of(hub: Hub) -> set[object]:
+    """Return the hub's own set of functions to call on every turn."""
+    return cast("set[object]", hub.on_tick)
 
 
 def raw_of(message: virtual.Message) -> dict[str, object]:

@@ -127,8 +127,11 @@ def _serve_alone(calls: int, output: int, limits: ChildLimits) -> None:
     os.close(output)
     faulthandler.enable()
     _limit(limits)
-    with socket.socket(fileno=calls) as connection, connection.makefile("rb") as incoming:
-        serve(connection, incoming)
+    with socket.socket(fileno=calls) as connection:
+        # The worker may have made it while a default timeout was set, which sticks to the socket.
+        connection.setblocking(True)
+        with connection.makefile("rb") as incoming:
+            serve(connection, incoming)
 
 
 def serve(connection: socket.socket, incoming: BinaryIO) -> None:

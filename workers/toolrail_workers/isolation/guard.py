@@ -180,6 +180,7 @@ def main(argument: str) -> NoReturn:
     options = GuardOptions.from_argument(argument)
     control = socket.socket(fileno=options.control)
     control.set_inheritable(False)
+    control.setblocking(True)
     for module in options.preload:
         importlib.import_module(module)
     child.become_subreaper()
