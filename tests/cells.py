@@ -47,7 +47,7 @@ POLICY = {
     "source.toml": "",
     "profiles/agent.toml": (
         'on_denied = "return_result"\n'
-        'allow = ["demo.*"]\ndeny = ["demo.denied"]\nrequire_approval = ["demo.ask"]\n'
+        'allow = ["demo.*"]\ndeny = ["demo.denied"]\nrequire_approval = ["demo.ask", "demo.rare"]\n'
     ),
     "profiles/strict.toml": 'allow = ["demo.echo"]\ndeny = ["demo.denied"]\n',
 }
@@ -66,6 +66,7 @@ SPECS = (
     spec("demo.denied"),
     spec("demo.hidden"),
     spec("demo.ask", annotations=DESTRUCTIVE),
+    spec("demo.rare", annotations=DESTRUCTIVE, budget=Budget(max_calls_per_run=1)),
     spec("demo.once", budget=Budget(max_calls_per_run=1)),
     spec("demo.turn", budget=Budget(max_calls_per_turn=2)),
     spec(

@@ -72,6 +72,21 @@ async def test_a_parked_call_runs_after_its_approval(cell: Cell) -> None:
     assert kinds.index("tool_call_approved") < kinds.index("tool_call_started")
 
 
+async def test_an_approval_beyond_the_budget_ends_the_call(cell: Cell) -> None:
+    """Two parked calls and one unit: the second approval starts nothing and says why."""
+    run = await opened(cell, approval_mode="interactive")
+    tickets = [
+        await run.dispatch(CallRequest(id=f"c{n}", name="demo.rare", arguments={"text": "a"}))
+        for n in range(2)
+    ]
+    async with serve(cell):
+        for ticket in tickets:
+            await run.approve(ticket, by="ann")
+        results = [await run.wait(ticket, timeout_s=10) for ticket in tickets]
+
+    assert [result.error_code for result in results] == [None, "tool.budget_exhausted"]
+
+
 async def test_a_refusal_carries_the_persons_words_to_the_model(cell: Cell) -> None:
     """And it does not fail the run."""
     run = await opened(cell, approval_mode="interactive")

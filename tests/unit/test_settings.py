@@ -129,7 +129,6 @@ def test_the_repr_shows_no_credential() -> None:
     [
         ("renew_s", 15.0, "LEASE_S"),
         ("loop_lag_limit_s", 30.0, "LEASE_S"),
-        ("retry_base_s", 3.0, "RETRY_CAP_S"),
         ("blob_ttl_s", 60.0, "RETENTION_S"),
     ],
 )

@@ -13,7 +13,7 @@ from toolrail.doorbell import DoorbellPort
 from toolrail.entry import EntryWriter, approval_id_of
 from toolrail.errors import ApprovalConflict, ApprovalNotFound
 from toolrail.keys import Keys
-from toolrail.ledger import Ledger, LedgerReader
+from toolrail.ledger import Closed, Ledger, LedgerReader
 from toolrail.registry import RegisteredTool, RegistryView
 from toolrail.request import RunContext
 from toolrail.results import ending_of, store_result
@@ -21,6 +21,10 @@ from toolrail_schemas import ApprovalRecord, Caller, PolicyDecision, ToolResult
 
 FOREVER = 2**62
 COMMENT_MAX_CHARS = 500
+_OVER_BUDGET = {
+    "over_run_budget": "tool.budget_exhausted",
+    "over_turn_budget": "tool.turn_budget_exhausted",
+}
 
 
 class Approvals:
@@ -86,9 +90,14 @@ class Approvals:
             args_sha256=fields["args_sha256"],
             spec_hash=tool.spec.spec_hash if tool and decision else "",
         )
+        code = _OVER_BUDGET.get(dispatched.status)
+        if code is not None:
+            result = ToolResult.failure(fields["call_id"], fields["tool"], code=code)
+            await self._close(run.run_id, key, result, by=by, approval_state="cancelled")
+            return "failed"
         if dispatched.status == "accepted":
             await self._doorbell.ring(fields["queue"], self._entries.sign(run.run_id, key))
-        return dispatched.state or "awaiting_approval"
+        return dispatched.state
 
     def _again(
         self, run: RunContext, tool: RegisteredTool | None, fields: Mapping[str, str]
@@ -115,24 +124,38 @@ class Approvals:
             code="approval.denied",
             text=text + "Do not repeat it; continue without it.",
         )
-        stored = await store_result(result, self._blobs, inline_bytes=self._inline_result_bytes)
         denied: dict[str, JsonValue] = {
             "denied_by": "user",
             "policy_reason": said or "A person refused.",
             "on_denied": "return_result",
             "approval_id": approval_id_of(run.run_id, key),
         }
-        closed = await self._ledger.finish(
-            run.run_id,
+        closed = await self._close(
+            run.run_id, key, result, by=by, approval_state="denied", denied=denied
+        )
+        if closed.status == "refused" and fields.get("approval_state") != "denied":
+            raise ApprovalConflict
+
+    async def _close(
+        self,
+        run_id: str,
+        key: str,
+        result: ToolResult,
+        *,
+        by: str,
+        approval_state: str,
+        denied: dict[str, JsonValue] | None = None,
+    ) -> Closed:
+        stored = await store_result(result, self._blobs, inline_bytes=self._inline_result_bytes)
+        return await self._ledger.finish(
+            run_id,
             key,
             ending_of(key, result, stored, denied=denied),
             fence=0,
             actor=f"user:{by}",
             guard="undecided",
-            approval_state="denied",
+            approval_state=approval_state,
         )
-        if closed.status == "refused" and fields.get("approval_state") != "denied":
-            raise ApprovalConflict
 
     async def _parked(self, run_id: str, key: str) -> Mapping[str, str]:
         call = await self._reader.call(run_id, key)

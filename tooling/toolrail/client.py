@@ -47,6 +47,9 @@ from toolrail_schemas import (
     sha256_hex,
 )
 
+SNAPSHOTS_MAX = 64
+"""Policies of found runs that stay compiled; a first decision in a cold one costs 20 warm ones."""
+
 
 class Toolrail:
     """One client process. Open it with `async with`; use it from one event loop."""
@@ -60,6 +63,7 @@ class Toolrail:
         self._parts: Parts | None = None
         self._doorbell: DoorbellPort | None = None
         self._connections: list[Redis] = []
+        self._snapshots: dict[str, PolicySnapshot] = {}
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -231,8 +235,14 @@ class Toolrail:
         await self._ask("SET", key, policy.dumps(), "PX", ttl_ms)
 
     async def _load_policy(self, policy_hash: str) -> PolicySnapshot:
-        text = await self._ask("GET", self._keys.policy(policy_hash))
-        return PolicySnapshot.loads(cast("str | None", text) or "", expected_hash=policy_hash)
+        known = self._snapshots.get(policy_hash)
+        if known is None:
+            text = await self._ask("GET", self._keys.policy(policy_hash))
+            known = PolicySnapshot.loads(cast("str | None", text) or "", expected_hash=policy_hash)
+            if len(self._snapshots) >= SNAPSHOTS_MAX:
+                self._snapshots.clear()
+            self._snapshots[policy_hash] = known
+        return known
 
     async def _ask(self, *args: str | int) -> object:
         self._open_parts()

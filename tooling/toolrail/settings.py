@@ -60,14 +60,6 @@ class Settings(BaseModel):
     """First part of every key, ending in a colon. Two clusters in one Redis differ only here."""
     redis_timeout_s: Seconds = 5.0
     """Patience for one reply. Longer hides an outage, shorter turns a slow fsync into one."""
-    redis_connections: Count = 50
-    """Most connections of one process; callers beyond it wait in line."""
-    retry_base_s: Seconds = 0.05
-    """First back-off after a lost reply; doubles with jitter. Scripts are safe to repeat."""
-    retry_cap_s: Seconds = 2.0
-    """Longest back-off, so that a fleet is back within seconds of a failover."""
-    publish_attempts: Count = 3
-    """Tries to ring a foreign broker before the reaper is left to do it."""
     transport: Literal["batch", "stock"] = "batch"
     """How workers pop doorbells from Redis: many at a time, or kombu's own one by one."""
     admission_memory_ratio: Annotated[float, Field(gt=0, le=1)] = 0.75
@@ -90,8 +82,6 @@ class Settings(BaseModel):
     """Import names of modules with tools, besides those installed as entry points."""
     mcp_servers_file: Path | None = None
     """JSON file with `mcpServers`, as desktop MCP hosts write it. None: no MCP servers."""
-    blob_url: str | None = Field(default=None, repr=False)
-    """fsspec URL for large arguments and results. None: Redis holds them."""
 
     # Calls and runs
     inline_args_bytes: Bytes = 8_192
@@ -108,12 +98,6 @@ class Settings(BaseModel):
     """How long a run, its calls and its journal stay after it ended."""
     blob_ttl_s: Seconds = 8 * DAY_S
     """How long a blob stays after its last write; outlives the records that refer to it."""
-    inbox_max_results: Count = 10_000
-    """Length to which a client's inbox is trimmed; an inbox is a hint, the record is the truth."""
-    inbox_ttl_s: Seconds = 3_600.0
-    """An inbox whose client went away is forgotten after this."""
-    journal_all_max_events: Count = 1_000_000
-    """Length to which the fleet-wide journal index is trimmed; runs keep their own journal."""
 
     # Workers
     slots: Count = 200
@@ -148,10 +132,6 @@ class Settings(BaseModel):
     """Lowest level that is written."""
     log_format: Literal["text", "json"] = "text"
     """Text for a person at a terminal, JSON lines for a collector."""
-    metrics_host: str = "127.0.0.1"
-    """Address of the metrics endpoint; loopback unless a scraper runs elsewhere."""
-    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = None
-    """Port of the metrics endpoint; 0 picks a free one. None: no endpoint."""
 
     @field_validator("tool_modules", mode="before")
     @classmethod
@@ -185,8 +165,6 @@ class Settings(BaseModel):
             raise ValueError("TOOLRAIL_RENEW_S must be less than half of TOOLRAIL_LEASE_S")
         if self.loop_lag_limit_s >= self.lease_s:
             raise ValueError("TOOLRAIL_LOOP_LAG_LIMIT_S must be less than TOOLRAIL_LEASE_S")
-        if self.retry_base_s > self.retry_cap_s:
-            raise ValueError("TOOLRAIL_RETRY_BASE_S must not exceed TOOLRAIL_RETRY_CAP_S")
         if self.blob_ttl_s < self.retention_s:
             raise ValueError("TOOLRAIL_BLOB_TTL_S must not be less than TOOLRAIL_RETENTION_S")
         return self

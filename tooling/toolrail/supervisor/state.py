@@ -30,7 +30,6 @@ SHARED = (
     "secret_file",
     "policy_dir",
     "workspace_root",
-    "blob_url",
     "tool_modules",
     "mcp_servers_file",
 )
