@@ -63,6 +63,10 @@ class WorkerApp(Celery):
     settings: Settings
     create_runtime: RuntimeFactory
 
+    def send_task(self, *args: Any, **options: Any) -> Any:
+        """Send a task whose arguments are not repeated in its headers, where logs pick them up."""
+        return super().send_task(*args, **{"argsrepr": "()", "kwargsrepr": "{}"} | options)
+
 
 class CeleryWorker(Protocol):
     """What this module asks of Celery's worker object."""

@@ -38,8 +38,8 @@ Result = TypeVar("Result")
 PUMP_S = 0.02
 """How long an acknowledgement may wait while the main thread drains."""
 
-DRAIN_MARGIN_S = 2.0
-"""What the runtime may take beyond its grace before it is not believed any more."""
+DRAIN_MARGIN_S = 5.0
+"""What the runtime may take beyond its grace, to hand over what it cuts off."""
 
 CANCEL_PATIENCE_S = 5.0
 """How long cancelled calls may take to end; a killed child takes milliseconds."""
@@ -47,7 +47,7 @@ CANCEL_PATIENCE_S = 5.0
 ANSWER_PATIENCE_S = 1.0
 """How long the event loop may be busy with one thing while everything is over."""
 
-STOP_PATIENCE_S = 10.0
+STOP_PATIENCE_S = 15.0
 """How long the runtime may take to close its servers."""
 
 EXIT_MARGIN_S = CANCEL_PATIENCE_S + STOP_PATIENCE_S + DRAIN_MARGIN_S
