@@ -5,7 +5,7 @@ which have tests of their own. Above: component tests of the worker. Below: `tes
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ from toolrail.redis_io import command
 from toolrail.results import load_result
 from toolrail.settings import Settings
 from toolrail_schemas import Doorbell, ToolResult, ToolSpec
-from toolrail_workers.assembly import create_reaper
+from toolrail_workers.assembly import USUAL, Tuning, create_reaper
 from toolrail_workers.executor import Executor
 from toolrail_workers.port import DoorbellNotTaken, PoolStats
 from toolrail_workers.reaper import Reaper
@@ -69,13 +69,13 @@ class WorkerBench:
     )
 
     async def start_worker(
-        self, *, pops: bool = True, stop_grace_s: float = 5.0, **changes: object
+        self, *, pops: bool = True, tuning: Tuning = USUAL, **changes: object
     ) -> WorkerRuntime:
         """Start a worker; one that does not pop runs only what a test hands it.
 
         Args:
             pops: Take doorbells from the queues.
-            stop_grace_s: How long a stopped tool may clean up.
+            tuning: Bounds that are no settings.
             changes: Of the settings.
         """
         settings = self.settings.model_copy(update=changes)
@@ -85,7 +85,7 @@ class WorkerBench:
             sources,
             self.control,
             executors=self.executors,
-            stop_grace_s=stop_grace_s,
+            tuning=tuning,
         )
         self.runtimes.append(runtime)
         await runtime.start()
@@ -143,6 +143,17 @@ class WorkerBench:
         """Make this candidate the leader, and tick it; the workers' own reapers sleep."""
         await command(self.calls.redis, "DEL", self.calls.keys.reaper_leader)
         await reaper.tick()
+
+    async def tick_until(
+        self, reaper: Reaper, condition: Callable[[], Awaitable[object]], what: str
+    ) -> None:
+        """Tick the reaper until the condition holds."""
+
+        async def tick() -> object:
+            await self.tick(reaper)
+            return await condition()
+
+        await await_until(tick, what)
 
     async def cancel(self, call_id: str) -> str:
         """Cancel a call, as its client does."""

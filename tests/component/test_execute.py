@@ -17,6 +17,7 @@ from toolrail_schemas import (
     TextBlock,
     parse_ref,
 )
+from toolrail_workers.assembly import Tuning
 from toolrail_workers.executor import ClaimedCall
 
 
@@ -177,7 +178,7 @@ async def test_a_tool_that_will_not_stop_keeps_nobody_waiting(bench: WorkerBench
             return ToolOutput()
 
     spec = bench.add("demo.stubborn", stubborn)
-    await bench.start_worker(stop_grace_s=0.05)
+    await bench.start_worker(tuning=Tuning(stop_grace_s=0.05))
     result = await bench.run_call(spec, timeout_ms=100)
     gate.set()
 

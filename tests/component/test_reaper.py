@@ -1,7 +1,6 @@
 """The reaper: every accepted call ends, once, whatever happened to doorbell, worker or client."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -14,10 +13,7 @@ from toolrail.ledger import Claim
 from toolrail.redis_io import command
 from toolrail_schemas import ToolSpec
 from toolrail_workers.assembly import create_books
-from toolrail_workers.reaper import Reaper
 from toolrail_workers.run_sweeps import RunSweeps
-
-Settled = Callable[[], Awaitable[object]]
 
 
 async def queue_length(bench: WorkerBench) -> int:
@@ -29,16 +25,6 @@ async def queue_length(bench: WorkerBench) -> int:
 async def total(bench: WorkerBench, name: str) -> int:
     """Return one of the fleet's counters."""
     return (await bench.calls.reader.totals()).get(name, 0)
-
-
-async def tick_until(bench: WorkerBench, reaper: Reaper, condition: Settled, what: str) -> None:
-    """Tick the reaper until the condition holds."""
-
-    async def tick() -> object:
-        await bench.tick(reaper)
-        return await condition()
-
-    await await_until(tick, what)
 
 
 async def clock_moves(bench: WorkerBench, by_ms: int) -> None:
@@ -71,7 +57,7 @@ async def test_a_lost_doorbell_is_rung_again_once(bench: WorkerBench) -> None:
     async def has_rung() -> bool:
         return await queue_length(bench) == 1
 
-    await tick_until(bench, reaper, has_rung, "the doorbell is rung again")
+    await bench.tick_until(reaper, has_rung, "the doorbell is rung again")
     for _ in range(3):
         await clock_moves(bench, 100)
         await bench.tick(reaper)
@@ -284,7 +270,7 @@ async def test_a_worker_that_lost_its_lease_stops_its_tool(bench: WorkerBench) -
         await bench.end_lease("c1")
         return (await bench.calls.call("c1")).is_terminal
 
-    await tick_until(bench, reaper, is_settled, "the call is settled")
+    await bench.tick_until(reaper, is_settled, "the call is settled")
     await await_until(lambda: gate.was_cancelled, "the tool is stopped")
 
     assert (await bench.result("c1")).error_code == "tool.outcome_unknown"
@@ -334,7 +320,7 @@ async def test_a_run_that_ends_closes_what_it_has_open(bench: WorkerBench) -> No
     async def has_ended() -> bool:
         return await bench.run_status() == "failed"
 
-    await tick_until(bench, reaper, has_ended, "the run has ended")
+    await bench.tick_until(reaper, has_ended, "the run has ended")
     kinds = await bench.calls.kinds()
 
     assert gate.was_cancelled
@@ -388,7 +374,7 @@ async def test_a_broken_journal_lets_no_further_effect_start(bench: WorkerBench)
         runs, waits = await bench.calls.call("runs"), await bench.calls.call("waits")
         return runs.is_terminal and waits.is_terminal
 
-    await tick_until(bench, reaper, is_closed, "both calls have an outcome")
+    await bench.tick_until(reaper, is_closed, "both calls have an outcome")
     await handling
     run = await bench.calls.reader.run(bench.calls.run_id)
 

@@ -20,7 +20,7 @@ from toolrail_workers.answers import Answers
 from toolrail_workers.books import Books
 from toolrail_workers.execute import CallRunner, Parts
 from toolrail_workers.executor import Executor
-from toolrail_workers.finishing import PATIENCE_S, Finisher
+from toolrail_workers.finishing import PATIENCE_S, WAITING_MAX_BYTES, Finisher
 from toolrail_workers.leader import Leadership
 from toolrail_workers.lost import LostCalls
 from toolrail_workers.reaper import Reaper
@@ -38,6 +38,19 @@ LEADER_MIN_MS = 3000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Bounds that are no settings: nobody but a test has a reason to change them."""
+
+    stop_grace_s: float = STOP_GRACE_S
+    """How long a stopped tool may clean up."""
+    waiting_max_bytes: int = WAITING_MAX_BYTES
+    """All answers that may wait for Redis together."""
+
+
+USUAL = Tuning()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
     """The parts of one worker that its runtime starts and stops."""
 
@@ -45,6 +58,7 @@ class Assembly:
     specs: SpecIndex
     announcer: Announcer
     renewals: Renewals
+    finisher: Finisher
     runner: CallRunner
     reaper: Reaper
     doorbell: DoorbellPort
@@ -57,7 +71,7 @@ def assemble(
     *,
     worker: str,
     given: dict[str, Executor] | None = None,
-    stop_grace_s: float = STOP_GRACE_S,
+    tuning: Tuning = USUAL,
 ) -> Assembly:
     """Return the parts of a worker; nothing is started and nobody is asked anything.
 
@@ -67,7 +81,7 @@ def assemble(
         redis: Of the ledger.
         worker: Id of this worker.
         given: Executors by queue, instead of those of the table in `sources.py`.
-        stop_grace_s: How long a stopped tool may clean up.
+        tuning: Bounds.
 
     Raises:
         ConfigError: A source is unknown or its settings are wrong.
@@ -88,6 +102,7 @@ def assemble(
             ExecutorParts(settings=settings, worker=worker, redis=redis, blobs=books.blobs),
         )
     registry = Registry(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s)
+    finisher = create_finisher(settings, redis, worker=worker, tuning=tuning)
     renewals = Renewals(books.ledger, lease_s=settings.lease_s, renew_s=settings.renew_s)
     specs = SpecIndex(list(executors.values()))
     return Assembly(
@@ -95,6 +110,7 @@ def assemble(
         specs=specs,
         announcer=Announcer(registry, executors, worker=worker),
         renewals=renewals,
+        finisher=finisher,
         runner=CallRunner(
             Parts(
                 worker=worker,
@@ -102,9 +118,9 @@ def assemble(
                 renewals=renewals,
                 specs=specs,
                 answers=Answers(),
-                finisher=create_finisher(settings, redis, worker=worker),
+                finisher=finisher,
                 lost=LostCalls(books),
-                stop_grace_s=stop_grace_s,
+                stop_grace_s=tuning.stop_grace_s,
             )
         ),
         reaper=create_reaper(settings, redis, doorbell=doorbell, token=worker),
@@ -112,7 +128,7 @@ def assemble(
     )
 
 
-def create_finisher(settings: Settings, redis: Redis, *, worker: str) -> Finisher:
+def create_finisher(settings: Settings, redis: Redis, *, worker: str, tuning: Tuning) -> Finisher:
     """Return what ends a worker's calls; it waits longer for Redis than anything else."""
     prefix, patience_s = settings.key_prefix, settings.lease_s + PATIENCE_S
     return Finisher(
@@ -121,6 +137,7 @@ def create_finisher(settings: Settings, redis: Redis, *, worker: str) -> Finishe
         worker=worker,
         inline_bytes=settings.inline_result_bytes,
         patience_s=patience_s,
+        waiting_max_bytes=tuning.waiting_max_bytes,
     )
 
 

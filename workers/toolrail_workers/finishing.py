@@ -38,7 +38,7 @@ class Finisher:
         worker: str,
         inline_bytes: int,
         patience_s: float,
-        waiting_max_bytes: int = WAITING_MAX_BYTES,
+        waiting_max_bytes: int,
     ) -> None:
         self._ledger = ledger
         self._blobs = blobs
@@ -46,15 +46,16 @@ class Finisher:
         self._inline_bytes = inline_bytes
         self._patience_s = patience_s
         self._waiting_max_bytes = waiting_max_bytes
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
+        """Size of the answers that are being stored now."""
 
     async def finish(self, call: ClaimedCall, answer: Answer, *, run_end: RunEnd) -> None:
         """The call has this outcome, or the log says why not; never raises for Redis."""
-        size = sum(len(spill.data) for spill in answer.spills) + answer.result.usage.output_bytes
-        if self._waiting_bytes + size > self._waiting_max_bytes:
+        size = 1 + answer.result.usage.output_bytes
+        if self.waiting_bytes + size > self._waiting_max_bytes:
             self._log("result.given_up", call, reason="too many answers wait for Redis")
             return
-        self._waiting_bytes += size
+        self.waiting_bytes += size
         try:
             try:
                 await self._finish(call, answer, run_end)
@@ -67,7 +68,7 @@ class Finisher:
         except RedisError as error:
             self._log("result.refused", call, reason=error.message)
         finally:
-            self._waiting_bytes -= size
+            self.waiting_bytes -= size
 
     async def _finish(self, call: ClaimedCall, answer: Answer, run_end: RunEnd) -> None:
         try:

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 5.0
 """How long a stopped tool may clean up. The slot is then given up on its task."""
+PATIENT_SHARE = 0.9
+"""Part of the grace that is left to a tool's own cleaning up, before it is asked once more."""
 
 _abandoned: set[asyncio.Task[ToolOutput]] = set()
 """Tasks that ignored their cancellation; referenced so that they are not lost half way."""
@@ -78,7 +80,7 @@ class Running:
         if self._task is not None:
             self._task.cancel()
             loop = asyncio.get_running_loop()
-            self._grace = loop.call_later(self._stop_grace_s / 2, self._stop_again)
+            self._grace = loop.call_later(self._stop_grace_s * PATIENT_SHARE, self._stop_again)
 
     async def work(self, work: Coroutine[object, object, ToolOutput], *, timeout_s: float) -> Ended:
         """Run the work until it ends or was stopped; always returns.
@@ -125,7 +127,8 @@ class Running:
         if self._task is not None:
             self._task.cancel()
             loop = asyncio.get_running_loop()
-            self._grace = loop.call_later(self._stop_grace_s / 2, self._abandon)
+            left_s = self._stop_grace_s * (1 - PATIENT_SHARE)
+            self._grace = loop.call_later(left_s, self._abandon)
 
     def _abandon(self) -> None:
         if self._task is None or self._ended is None or self._ended.done():

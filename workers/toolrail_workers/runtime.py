@@ -20,12 +20,12 @@ from toolrail.keys import Keys
 from toolrail.redis_io import check_version, connect
 from toolrail.settings import Settings
 from toolrail_schemas import Doorbell
-from toolrail_workers.assembly import Assembly, assemble, is_foreign
+from toolrail_workers.assembly import USUAL, Assembly, Tuning, assemble, is_foreign
 from toolrail_workers.executor import Executor
 from toolrail_workers.nudges import Nudges
 from toolrail_workers.periodic import Periodic
 from toolrail_workers.port import DoorbellNotTaken, PoolControl
-from toolrail_workers.running import STOP_GRACE_S, StopReason
+from toolrail_workers.running import StopReason
 from toolrail_workers.watchdog import LagWatch, StallWatch, queue_lengths
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class WorkerRuntime:
         control: PoolControl,
         *,
         executors: dict[str, Executor] | None = None,
-        stop_grace_s: float = STOP_GRACE_S,
+        tuning: Tuning = USUAL,
     ) -> None:
         """Prepare; nothing is connected yet.
 
@@ -69,7 +69,7 @@ class WorkerRuntime:
             sources: Names of the queues that are served.
             control: The pool.
             executors: By queue; None makes those of the table in `sources.py`.
-            stop_grace_s: How long a stopped tool may clean up.
+            tuning: Bounds that are no settings.
         """
         self.worker = worker_id(sources)
         self._settings = settings
@@ -77,7 +77,7 @@ class WorkerRuntime:
         self._control = control
         self._secret = settings.require_secret()
         self._given = executors
-        self._stop_grace_s = stop_grace_s
+        self._tuning = tuning
         self._closing = AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
@@ -85,6 +85,11 @@ class WorkerRuntime:
         self._idle.set()
         self._is_draining = False
         self._made: Assembly | None = None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Size of the answers that are being stored; they pile up while Redis is away."""
+        return 0 if self._made is None else self._made.finisher.waiting_bytes
 
     async def start(self) -> None:
         """Connect, start the executors, announce what they have, begin the background loops.
@@ -103,7 +108,7 @@ class WorkerRuntime:
             redis,
             worker=self.worker,
             given=self._given,
-            stop_grace_s=self._stop_grace_s,
+            tuning=self._tuning,
         )
         self._closing.push_async_callback(made.doorbell.close)
         announcing = Periodic("announce", made.announcer.announce, interval_s=settings.announce_s)
