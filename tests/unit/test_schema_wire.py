@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from toolrail_schemas import (
+    Annotations,
     Budget,
     BudgetDecision,
     CallReply,
@@ -30,6 +31,8 @@ from toolrail_schemas import (
     RunLimits,
     RunSpec,
     Source,
+    ToolSpec,
+    call_key,
     canonical_json,
     doorbell_mac,
     format_run_id,
@@ -48,6 +51,24 @@ def test_canonical_json_has_one_spelling() -> None:
     """Sorted keys, compact, UTF-8."""
     assert canonical_json({"b": [1, None], "a": "ü"}) == '{"a":"ü","b":[1,null]}'.encode()
     assert sha256_hex(b"") == hashlib.sha256(b"").hexdigest()
+
+
+def test_what_is_hashed_or_signed_never_changes() -> None:
+    """Another release, or another language, must come to the same digits."""
+    spec = ToolSpec(
+        name="notes.add",
+        description="Add a note.",
+        input_schema={"type": "object"},
+        source=Source.BUILT_IN,
+        annotations=Annotations.for_builtin(read_only=True),
+    )
+
+    assert spec.spec_hash == "4dee14efb09b4aac8c2d10e7510b00e70f04ba1271a2cf3f61fe55aa567549cf"
+    assert call_key(RUN, 3, "c1") == "ce4d9902e0242106"
+    assert (
+        doorbell_mac(SECRET, RUN, KEY, 2)
+        == "ce26c1a46e0be71c2f474d3bca7e00ded2fce9eaaf5eca5e51fd9e00b656aa46"
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), {"a": "\ud800"}])
