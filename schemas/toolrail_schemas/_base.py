@@ -24,6 +24,10 @@ Label = Annotated[
     str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")
 ]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+CallId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+"""A provider's id of a call, opaque; `ToolCall` also checks its bytes and refuses NUL."""
+CalledName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+"""The name in a call: canonical, or whatever a model made up."""
 RunId = Annotated[str, StringConstraints(pattern=r"^run_[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 CallKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Sha256Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

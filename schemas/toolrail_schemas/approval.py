@@ -11,6 +11,7 @@ from typing import Self
 from pydantic import model_validator
 
 from toolrail_schemas._base import (
+    CallId,
     CallKey,
     Label,
     RunId,
@@ -54,7 +55,7 @@ class ApprovalRecord(WireModel):
 
     approval_id: Label
     run_id: RunId
-    call_id: Label
+    call_id: CallId
     call_key: CallKey
     name: Label
     title: Label

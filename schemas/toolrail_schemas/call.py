@@ -7,11 +7,20 @@ Above: dispatcher, client, gateway. Below: `_base.py`.
 import hashlib
 import json
 from enum import StrEnum
-from typing import Annotated
 
-from pydantic import Field, JsonValue, StringConstraints, field_validator
+from pydantic import Field, JsonValue, field_validator
 
-from toolrail_schemas._base import KIB, MIB, Count, JsonObject, WireModel, check_json, utf8_size
+from toolrail_schemas._base import (
+    KIB,
+    MIB,
+    CalledName,
+    CallId,
+    Count,
+    JsonObject,
+    WireModel,
+    check_json,
+    utf8_size,
+)
 
 ARGUMENTS_MAX_BYTES = MIB
 PROVIDER_METADATA_MAX_BYTES = 64 * KIB
@@ -33,9 +42,9 @@ class Caller(StrEnum):
 class ToolCall(WireModel):
     """One call as the model made it, after the wire name was mapped back."""
 
-    id: Annotated[str, StringConstraints(min_length=1, max_length=CALL_ID_MAX_BYTES)]
+    id: CallId
     """The provider's id, opaque, 1 to 256 bytes, no NUL. Never part of a key or path."""
-    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    name: CalledName
     """Canonical name; a name nobody knows is answered with `tool.not_found`."""
     arguments: JsonObject = Field(default_factory=dict)
     """A JSON object of at most 1 MiB; null counts as no arguments."""

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from toolrail_schemas._base import (
+    CalledName,
+    CallId,
     CallKey,
     Count,
     Flag,
@@ -89,9 +91,9 @@ CALL_TERMINAL_EVENTS = frozenset(
 class CallPayload(WireModel):
     """What every event of a call says."""
 
-    call_id: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    call_id: CallId
     call_key: CallKey
-    name: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    name: CalledName
     turn: Count
 
 

@@ -23,6 +23,7 @@ from pydantic import (
 
 from toolrail_schemas._base import (
     KIB,
+    CallId,
     Count,
     JsonObject,
     Label,
@@ -92,7 +93,7 @@ class Actor(WireModel):
 class Causality(WireModel):
     """What the event belongs to."""
 
-    call_id: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None
+    call_id: CallId | None = None
     parent_event_id: Label | None = None
     turn: Count | None = None
 

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, StringConstraints, field_validator, model_validator
 
-from toolrail_schemas._base import KIB, Count, Flag, Label, WireModel, check_json
+from toolrail_schemas._base import KIB, CalledName, CallId, Count, Flag, WireModel, check_json
 from toolrail_schemas.content import Block, TextBlock, ref_of
 from toolrail_schemas.errors import ErrorClass, error_info
 from toolrail_schemas.refs import ResourceRefStr
@@ -32,8 +32,8 @@ class Usage(WireModel):
 class ToolResult(WireModel):
     """The answer to one call."""
 
-    call_id: Annotated[str, StringConstraints(min_length=1, max_length=256)]
-    name: Label
+    call_id: CallId
+    name: CalledName
     content: tuple[Block, ...] = Field(default=(), max_length=32)
     """Order is kept. Empty means the tool said nothing; rendered as `(no output)`."""
     structured: JsonValue = None

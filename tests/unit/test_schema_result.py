@@ -18,6 +18,7 @@ from toolrail_schemas import (
     JsonObject,
     ResourceRefBlock,
     TextBlock,
+    ToolCall,
     ToolResult,
     Usage,
     error_info,
@@ -185,6 +186,16 @@ def test_a_result_is_bounded(good: JsonObject, bad: JsonObject) -> None:
     assert result(**good)
     with pytest.raises(ValidationError):
         result(**bad)
+
+
+@pytest.mark.parametrize("made_up", ["no\nsuch\ttool", "x" * 256, "../../etc", "a\x00"])
+def test_a_call_of_a_made_up_name_can_be_answered(made_up: str) -> None:
+    """Whatever the model wrote as name or id, it gets its result."""
+    asked = ToolCall(id="a\nb", name=made_up)
+
+    answer = ToolResult.failure(asked.id, asked.name, code="tool.not_found")
+
+    assert (answer.call_id, answer.name) == (asked.id, made_up)
 
 
 def test_each_ref_is_given_out_once() -> None:
