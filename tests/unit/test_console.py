@@ -6,7 +6,9 @@ Above: nothing. Below: `toolrail.supervisor.console`.
 
 import io
 
-from toolrail.supervisor.console import ConsoleSink, KeepingSink
+import pytest
+
+from toolrail.supervisor.console import ConsoleSink, JsonSink, KeepingSink
 
 
 class GoneStream(io.StringIO):
@@ -44,6 +46,19 @@ def test_a_closed_terminal_does_not_end_the_supervisor() -> None:
     sink = ConsoleSink(GoneStream(), colour=False)
     sink.line("a", "lost")
     sink.line("a", "lost too")
+
+
+def test_json_lines_stay_json_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """A collector gets what the children wrote, and the supervisor's words by logging."""
+    stream = io.StringIO()
+    sink = JsonSink(stream)
+    sink.line("mcp.1", '{"event": "x"}')
+    sink.event("mcp.1", "ended", is_problem=True)
+
+    assert stream.getvalue() == '{"event": "x"}\n'
+    assert [(record.levelname, vars(record)["child"]) for record in caplog.records] == [
+        ("WARNING", "mcp.1")
+    ]
 
 
 def test_a_keeping_sink_forgets_the_oldest_and_passes_everything_on() -> None:

@@ -61,7 +61,7 @@ def journal_line(event: JournalEvent | UnknownEvent, *, colour: bool = False) ->
     fields = " ".join(
         f"{name}={_short(value)}"
         for name, value in event.payload.items()
-        if name not in _HIDDEN and value is not None
+        if name not in _HIDDEN and value not in (None, "")
     )
     kind = str(event.type).ljust(_TYPE_WIDTH)
     head = f"{event.seq:>4}  {event.ts[11:23]}"

@@ -26,9 +26,10 @@ def start(context: typer.Context, *, joins_cluster: bool = True) -> Settings:
     """
     settings = Settings.from_env()
     options = options_of(context)
-    set_up_logging(
-        options.log_level or settings.log_level, options.log_format or settings.log_format
-    )
+    said = {"log_level": options.log_level, "log_format": options.log_format}
+    # Into the settings, so that child processes log in the same way.
+    settings = settings.model_copy(update={k: v for k, v in said.items() if v is not None})
+    set_up_logging(settings.log_level, settings.log_format)
     cluster = find_cluster(settings.state_dir) if joins_cluster else None
     return settings if cluster is None else with_cluster(settings, cluster)
 

@@ -16,7 +16,7 @@ from toolrail.cli.options import CommandExit
 from toolrail.cli.start import start
 from toolrail.settings import Settings, redact_url
 from toolrail.supervisor.cluster import LocalCluster, parse_scale
-from toolrail.supervisor.console import ConsoleSink
+from toolrail.supervisor.console import ConsoleSink, JsonSink, LineSink
 from toolrail.supervisor.spec import ChildState
 
 
@@ -40,7 +40,7 @@ def up(
 
 async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
     """Run the cluster until it is asked to stop; 1 when a child had to be given up."""
-    sink = ConsoleSink(sys.stdout, colour=sys.stdout.isatty())
+    sink = _sink(settings)
     cluster = LocalCluster(settings, sink, scale=scale)
     loop = asyncio.get_running_loop()
     starting = asyncio.create_task(cluster.start())
@@ -62,7 +62,13 @@ async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
     return 1 if given_up else 0
 
 
-def _tell_ready(settings: Settings, sink: ConsoleSink) -> None:
+def _sink(settings: Settings) -> LineSink:
+    if settings.log_format == "json":
+        return JsonSink(sys.stdout)
+    return ConsoleSink(sys.stdout, colour=sys.stdout.isatty())
+
+
+def _tell_ready(settings: Settings, sink: LineSink) -> None:
     sink.event("cluster", f"ready at {redact_url(settings.redis_url)}; Ctrl-C stops it")
     folder = settings.state_dir.absolute().parent
     sink.event("cluster", f"in {folder} try: toolrail call workspace.list_files --args '{{}}'")

@@ -1,12 +1,15 @@
 """Show what the children print, each line with its child's name.
 
-Is: the sink of log lines for a terminal, and one that keeps them for tests and diagnosis. Is not:
-logging of our own processes (`toolrail.logs`).
+Is: the sinks of log lines: for a terminal, for a collector of JSON lines, and one that keeps them
+for tests and diagnosis. Is not: logging of our own processes (`toolrail.logs`).
 Above: `cluster.py`, the CLI, the test kit. Below: nothing of ours.
 """
 
+import logging
 from collections import deque
 from typing import Protocol, TextIO
+
+log = logging.getLogger(__name__)
 
 _COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
 _BOLD_RED = "1;31"
@@ -58,6 +61,23 @@ class ConsoleSink:
             # The reader of our output is gone (`| head`, a closed terminal): the children are
             # worth more than their echo, so the supervisor goes on without it.
             self._stream = None
+
+
+class JsonSink:
+    """Writes the children's lines as they are, which are JSON already, and logs its own."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def line(self, name: str, text: str) -> None:
+        """Write one line of a child; it names its process itself."""
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def event(self, name: str, text: str, *, is_problem: bool = False) -> None:
+        """Log one sentence of the supervisor."""
+        level = logging.WARNING if is_problem else logging.INFO
+        log.log(level, "child.event", extra={"child": name, "said": text})
 
 
 class KeepingSink:
