@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+import hiredis
 from redis import exceptions as rx
 from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -154,9 +156,16 @@ def _unavailable(error: Exception) -> str:
     return f"{RedisUnavailable.default_message()} Last error: {type(error).__name__}: {error}"
 
 
+# hiredis types its argument as a tuple of one; it takes a tuple of any length.
+_PACK = cast(
+    "Callable[[tuple[Argument, ...]], bytes]",
+    hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+)
+
+
 @dataclass(slots=True)
 class _Waiting:
-    args: Sequence[Argument]
+    args: tuple[Argument, ...]
     future: "asyncio.Future[object]"
 
 
@@ -202,10 +211,7 @@ class RoundTrips:
 
     async def _flush(self, batch: list[_Waiting]) -> None:
         try:
-            pipe = self._redis.pipeline(transaction=False)
-            for waiting in batch:
-                pipe.execute_command(*waiting.args)
-            replies: list[object] = await pipe.execute(raise_on_error=False)
+            replies = await self._exchange([waiting.args for waiting in batch])
         except BaseException as error:
             # Whatever ended the round trip, its callers must not wait for ever.
             for waiting in batch:
@@ -223,3 +229,28 @@ class RoundTrips:
                 waiting.future.set_exception(reply)
             else:
                 waiting.future.set_result(reply)
+
+    async def _exchange(self, commands: Sequence[tuple[Argument, ...]]) -> list[object]:
+        """Return one reply, or the error in its place, for each command.
+
+        What redis-py's pipeline does, but packed in C: its packing in Python took half of the
+        client's time per call.
+        """
+        pool = self._redis.connection_pool
+        connection = cast("AbstractConnection", await pool.get_connection())  # type: ignore[no-untyped-call]
+        try:
+            packed = b"".join(map(_PACK, commands))
+            await connection.send_packed_command(packed)
+            replies: list[object] = []
+            for _ in commands:
+                try:
+                    replies.append(cast("object", await connection.read_response()))
+                except rx.ResponseError as error:
+                    replies.append(error)
+            return replies
+        except BaseException:
+            # Replies may still be on the way; nobody else may read them.
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            await pool.release(connection)
