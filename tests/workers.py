@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from redis.exceptions import RedisError as RedisPyError
+
 from tests.calls import LedgerBench, ledger_bench
 from tests.functions import FunctionExecutor, echo, make_spec
 from tests.waiting import await_until
@@ -103,7 +105,11 @@ class WorkerBench:
     async def _pump(self, runtime: WorkerRuntime) -> None:
         jobs: set[asyncio.Task[None]] = set()
         while True:
-            text = await self.pop()
+            try:
+                text = await self.pop()
+            except (RedisPyError, OSError):
+                # As a pool whose connection broke: what was popped is lost, and the rest waits.
+                text = None
             if text is None:
                 await asyncio.sleep(0.002)
                 continue
@@ -172,7 +178,13 @@ class WorkerBench:
         await self.calls.ledger.dispatch(replace(self._new_call(call_id, spec, {}), envelope=""))
 
     def _new_call(self, call_id: str, spec: ToolSpec, fields: Mapping[str, str | int]) -> NewCall:
-        call = self.calls.new_call(call_id, tool=spec.name, retry_safe=spec.annotations.retry_safe)
+        call = self.calls.new_call(
+            call_id,
+            tool=spec.name,
+            # Of its own, because the same arguments after an unknown outcome need a person.
+            arguments={"id": call_id, "text": "hello"},
+            retry_safe=spec.annotations.retry_safe,
+        )
         about = {"source": spec.source.value, "spec_hash": spec.spec_hash}
         return replace(call, fields={**call.fields, **about, **fields})
 

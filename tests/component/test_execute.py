@@ -80,7 +80,7 @@ async def test_a_tool_sees_its_call_and_no_more(bench: WorkerBench) -> None:
     call, context = seen[0]
 
     assert (call.tool, call.attempt, call.fence) == ("demo.look", 1, 1)
-    assert call.arguments == {"text": "hello"}
+    assert call.arguments == {"id": "c1", "text": "hello"}
     assert context.call_key == bench.calls.key("c1")
     assert 0 < context.remaining_s <= call.timeout_s
     assert context.store is not None
