@@ -35,7 +35,16 @@ LAYERS: tuple[tuple[str, str, set[str]], ...] = (
     (
         "tooling",
         "toolrail",
-        {"pydantic_settings", "redis", "kombu", "amqp", "jsonschema_rs", "orjson", "anyio"}
+        {
+            "pydantic_settings",
+            "redis",
+            "hiredis",
+            "kombu",
+            "amqp",
+            "jsonschema_rs",
+            "orjson",
+            "anyio",
+        }
         | {"typer", "click", "rich"},
     ),
     (

@@ -157,13 +157,7 @@ class Toolrail:
             user=user,
             name=name,
         )
-        run_id = await self._run_id(spec)
-        known = await self._open_parts().reader.run(run_id) if name is not None else None
-        if known is not None:
-            return await self._same_run(run_id, spec)
-        await self._store_policy(policy)
-        await self._open(run_id, spec, policy)
-        return Run(RunContext(run_id, spec, policy), self._open_parts())
+        return await self._begin(spec, policy)
 
     async def run(self, run_id: str) -> Run:
         """Return a run that was opened before, by any client.
@@ -181,6 +175,15 @@ class Toolrail:
         spec = RunSpec.model_validate_json(record["spec"])
         policy = await self._load_policy(spec.policy_hash or "")
         return Run(RunContext(run_id, spec, policy), parts)
+
+    async def _begin(self, spec: RunSpec, policy: PolicySnapshot) -> Run:
+        run_id = await self._run_id(spec)
+        known = await self._open_parts().reader.run(run_id) if spec.name is not None else None
+        if known is not None:
+            return await self._same_run(run_id, spec)
+        await self._store_policy(policy)
+        await self._open(run_id, spec, policy)
+        return Run(RunContext(run_id, spec, policy), self._open_parts())
 
     async def _same_run(self, run_id: str, spec: RunSpec) -> Run:
         """Return the named run; it keeps the policy that it was opened under."""

@@ -1,7 +1,8 @@
 """Run the tools of source `built_in`: ours, and those a team wrote with `@tool`.
 
-Holds: `executor.py`, and the workspace tools (`workspace.py`) with what is under them, from the
+Is: `executor.py`, and the workspace tools (`workspace.py`) with what is under them, from the
 bottom: `faults.py` and `paths.py` (text only), `walk.py` and `files.py` (descriptors), `locks.py`
 and `versions.py` (the run's memory), `run_workspace.py` (all of it together), then one module per
-tool. Is not: MCP or extension tools. Start reading at `workspace.py`.
+tool. Start reading at `workspace.py`. Is not: MCP or extension tools.
+Above: `toolrail_workers.runtime`. Below: `toolrail.tool`, `isolation/`.
 """
