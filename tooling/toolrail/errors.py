@@ -33,6 +33,9 @@ is the same. Above: every module. Below: nothing.
     │   └── UnknownTool
     ├── PublishFailed               the broker took no doorbell (retryable)
     ├── DoorbellInvalid             a broker message that is not ours, or forged
+    ├── ExtensionError              an extension cannot serve its tools
+    │   ├── ExtensionNameTaken      another session of this name is alive (retryable)
+    │   └── ExtensionClosed         the backend closed the session for a broken rule
     ├── WaitTimeout                 the caller's patience ended, the call goes on (retryable)
     ├── Closed                      used after its own `close()`
     ├── ClusterError                the cluster of this machine (`toolrail up`)
@@ -292,6 +295,28 @@ class DoorbellInvalid(ToolrailError):
     """A broker message is not a doorbell of ours. Check that all hosts share one secret."""
 
     code = "doorbell.invalid"
+
+
+class ExtensionError(ToolrailError):
+    """The extension cannot serve its tools. Read its log, correct it and start it again."""
+
+    code = "extension.error"
+
+
+class ExtensionNameTaken(ExtensionError):
+    """An extension of this name is connected already.
+
+    Stop the other one, or give this one another name; one that died is forgotten after 45 s.
+    """
+
+    code = "extension.name_taken"
+    retryable = True
+
+
+class ExtensionClosed(ExtensionError):
+    """The backend closed the session. Correct what it names and start the extension again."""
+
+    code = "extension.closed"
 
 
 class WaitTimeout(ToolrailError):

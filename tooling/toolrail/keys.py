@@ -88,6 +88,32 @@ class Keys:
         """Return the zset of the workers that can execute an owner's tools, by expiry, ms."""
         return f"{self.prefix}live:{queue}:{owner}"
 
+    def extension(self, name: str) -> str:
+        """Return the hash of what one extension registered last: version, tools, digest."""
+        return f"{self.prefix}ext:{name}"
+
+    def extension_session(self, name: str) -> str:
+        """Return the hash of an extension's one session; it exists while the session is alive."""
+        return f"{self.prefix}ext:{name}:session"
+
+    def extension_calls(self, name: str, session: str) -> str:
+        """Return the stream of execute and cancel messages to one session."""
+        return f"{self.prefix}ext:{name}:{session}:calls"
+
+    def extension_replies(self, worker: str) -> str:
+        """Return the stream of extensions' answers to one worker."""
+        return f"{self.prefix}ext_replies:{worker}"
+
+    @property
+    def extensions(self) -> str:
+        """The zset of extensions that ever registered, by the end of their listing, ms."""
+        return f"{self.prefix}extensions"
+
+    @property
+    def extension_changes(self) -> str:
+        """The stream of hints that an extension came, is leaving or went."""
+        return f"{self.prefix}ext_changes"
+
     @property
     def registry_version(self) -> str:
         """The counter that moves whenever a registry entry changes."""
