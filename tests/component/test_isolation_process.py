@@ -1,25 +1,35 @@
-"""Process-isolated calls: answers, crashes, deadlines, limits, and what is left behind.
+"""Process-isolated calls: answers, crashes, deadlines, and what is left behind.
 
-Is: `ProcessChildren` against real processes. Is not: executors or results.
-Above: pytest. Below: `isolation_tools.py`, run in the children.
+Is: `ProcessChildren` against real processes. Is not: its limits (`test_isolation_limits.py`).
+Above: pytest. Below: `tests/isolated.py`, `isolation_tools.py`.
 """
 
 import asyncio
-import contextlib
-import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from pydantic import JsonValue
 
+from tests.isolated import (
+    LIMIT_BYTES,
+    Run,
+    call_of,
+    is_alive,
+    pool,
+    read_pid,
+    run,
+    single,
+    started,
+    tools_importable,
+)
 from tests.waiting import await_until, wait_until
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.settings import own_environment
@@ -28,78 +38,13 @@ from toolrail_workers.isolation.errors import (
     ChildDied,
     ChildTimeout,
     ChildUnavailable,
-    InvalidOutput,
-    OutputTooLarge,
     ToolNotLoaded,
     ToolRaised,
 )
 from toolrail_workers.isolation.process import IsolatedCall, ProcessChildren
 from toolrail_workers.loop_thread import LoopThread
 
-Run = Callable[..., Awaitable[JsonValue]]
-LIMIT_BYTES = 100_000
-
-
-def is_alive(pid: int) -> bool:
-    """Return whether the process runs; one that only waits to be reaped does not."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    return False
-
-
-def read_pid(file: Path) -> int:
-    text = file.read_text().strip() if file.exists() else ""
-    return int(text) if text else 0
-
-
-def call_of(function: str, *, timeout_s: float = 30.0, **arguments: JsonValue) -> IsolatedCall:
-    return IsolatedCall(
-        target=f"isolation_tools:{function}",
-        arguments=arguments,
-        timeout_s=timeout_s,
-        max_output_bytes=LIMIT_BYTES,
-        call_key="0123456789abcdef",
-    )
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-
-
-async def started(
-    *, children: int = 2, calls_per_child: int = 1000, limits: ChildLimits | None = None
-) -> ProcessChildren:
-    pool = ProcessChildren(
-        children=children,
-        calls_per_child=calls_per_child,
-        environment=own_environment(),
-        limits=limits,
-    )
-    await pool.start()
-    return pool
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[ProcessChildren]:
-    pool = await started()
-    yield pool
-    await pool.stop()
-
-
-@pytest.fixture
-async def single() -> AsyncIterator[ProcessChildren]:
-    pool = await started(children=1)
-    yield pool
-    await pool.stop()
-
-
-@pytest.fixture
-def run(pool: ProcessChildren) -> Run:
-    def run(function: str, **options: JsonValue) -> Awaitable[JsonValue]:
-        return pool.call(call_of(function, **options))  # type: ignore[arg-type]  # timeout_s too
-
-    return run
+__all__ = ["pool", "run", "single", "tools_importable"]
 
 
 async def test_a_function_returns_its_arguments_as_json(run: Run) -> None:
@@ -217,16 +162,6 @@ async def test_a_dead_child_is_an_answer(
     assert await run("echo", n=1) == {"n": 1}
 
 
-async def test_a_tool_without_memory_gets_an_error_not_the_machine() -> None:
-    """With an address space limit, an allocation beyond it fails inside the tool."""
-    pool = await started(limits=ChildLimits(address_space_bytes=2 << 30))
-    with pytest.raises(ToolRaised, match="MemoryError"):
-        await pool.call(call_of("eat_memory"))
-
-    assert await pool.call(call_of("echo", n=1)) == {"n": 1}
-    await pool.stop()
-
-
 async def test_a_call_is_killed_at_its_deadline(pool: ProcessChildren, tmp_path: Path) -> None:
     """A busy loop is gone when the error arrives; the same pool answers the next call."""
     file = tmp_path / "pid"
@@ -295,106 +230,11 @@ async def test_a_process_left_behind_is_killed_after_the_call(
     assert await single.call(call_of("who")) != before
 
 
-async def test_a_result_over_the_limit_is_refused_in_the_child(run: Run) -> None:
-    """The worker learns the size and never sees the bytes."""
-    with pytest.raises(OutputTooLarge) as caught:
-        await run("much", size=300_000_000)
-
-    assert caught.value.size_bytes == 300_000_002
-    assert caught.value.code == "tool.output_too_large"
-    assert await run("much", size=10) == "x" * 10
-
-
-async def test_a_result_just_within_the_limit_arrives(run: Run) -> None:
-    """The limit is on the JSON of the result, quotes included."""
-    assert await run("much", size=LIMIT_BYTES - 2) == "x" * (LIMIT_BYTES - 2)
-    with pytest.raises(OutputTooLarge):
-        await run("much", size=LIMIT_BYTES - 1)
-
-
-async def test_a_result_without_json_form_is_invalid_output(run: Run) -> None:
-    """A lock is not a result."""
-    with pytest.raises(InvalidOutput) as caught:
-        await run("not_json")
-
-    assert caught.value.code == "tool.invalid_output"
-
-
 @pytest.mark.parametrize("name", ["absent", "NOT_CALLABLE", "WHOLE.absent"])
 async def test_a_function_that_cannot_be_loaded_is_a_system_failure(run: Run, name: str) -> None:
     """A wrong name is the operator's fault and is said plainly."""
     with pytest.raises(ToolNotLoaded, match=name):
         await run(name)
-
-
-async def test_printing_goes_to_the_log_and_not_into_the_answer(
-    run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Python prints and raw writes arrive as log lines with the key of the call."""
-    caplog.set_level(logging.INFO)
-    answer = await run("shout", lines=3)
-
-    def lines() -> list[str]:
-        return [record.__dict__["line"] for record in caplog.records if hasattr(record, "line")]
-
-    await await_until(lambda: len(lines()) == 4, "four lines")
-    assert answer == "done"
-    assert sorted(lines()) == ["line 0", "line 1", "line 2", "raw bytes on fd 2"]
-    assert {
-        record.__dict__["call_key"] for record in caplog.records if hasattr(record, "line")
-    } == {"0123456789abcdef"}
-
-
-async def test_a_flood_of_printing_is_cut_and_the_call_still_answers(
-    pool: ProcessChildren, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Ten megabytes of output cost the log only its limit."""
-    caplog.set_level(logging.INFO)
-    answer = await pool.call(call_of("flood", size=10_000_000))
-    await pool.stop()
-
-    logged = sum(len(record.__dict__.get("line", "")) for record in caplog.records)
-    assert answer == "done"
-    assert logged <= 65_536
-    assert any("output_dropped" in record.message for record in caplog.records)
-
-
-async def test_a_tool_may_close_its_standard_streams(single: ProcessChildren) -> None:
-    """The channel of the calls is none of the standard descriptors."""
-    assert await single.call(call_of("close_everything")) == "still here"
-    with pytest.raises(ToolRaised, match="ValueError"):
-        await single.call(call_of("raise_value_error", text="x"))
-
-    assert await single.call(call_of("echo", n=1)) == {"n": 1}
-
-
-async def test_a_tool_that_changes_directory_does_not_move_the_next(
-    single: ProcessChildren, tmp_path: Path
-) -> None:
-    """The working directory is restored between calls."""
-    home = await single.call(call_of("where"))
-
-    assert await single.call(call_of("move", folder=str(tmp_path))) == str(tmp_path)
-    assert await single.call(call_of("where")) == home
-
-
-async def test_a_child_has_no_core_dumps_no_input_and_no_foreign_sockets(run: Run) -> None:
-    """What the tool could leak through is closed."""
-    assert await run("core_limit") == [0, 0]
-    assert await run("stdin_is_empty") is True
-    assert await run("descriptors") == []
-
-
-async def test_a_child_sees_only_the_given_variables() -> None:
-    """Nothing of the worker's environment passes unless it was given."""
-    pool = ProcessChildren(children=1, calls_per_child=10, environment={"SHOP": "x"})
-    await pool.start()
-
-    names = await pool.call(call_of("variables"))
-    await pool.stop()
-
-    assert isinstance(names, list)
-    assert set(map(str, names)) - {"LC_CTYPE"} == {"PYTHONPATH", "SHOP"}
 
 
 async def test_a_dead_guard_is_started_again(pool: ProcessChildren) -> None:
