@@ -78,7 +78,7 @@ async def test_printing_goes_to_the_log_and_not_into_the_answer(
     assert sorted(lines()) == ["line 0", "line 1", "line 2", "raw bytes on fd 2"]
     assert {
         record.__dict__["call_key"] for record in caplog.records if hasattr(record, "line")
-    } == {"0123456789abcdef"}
+    } == {CALL_KEY}
 
 
 async def test_a_flood_of_printing_is_cut_and_the_call_still_answers(
