@@ -265,6 +265,25 @@ async def test_a_result_that_cannot_be_stored_fails_the_run(
         assert (await bench.result("c1")).error_code == "store.result_write_failed"
 
 
+async def test_a_full_redis_still_has_a_reaper(
+    own_redis: EmbeddedRedis, own_settings: Settings
+) -> None:
+    """It closes what nobody else can, which is how memory comes back."""
+    async with worker_bench(own_settings) as bench:
+        spec, reaper = bench.add("demo.echo"), bench.reaper()
+        await bench.dispatch("c1", spec)
+        record = bench.calls.keys.call(bench.calls.run_id, bench.calls.key("c1"))
+        deadlines = bench.calls.keys.deadlines
+        await command(bench.calls.redis, "HSET", record, "deadline_ms", 1)
+        member = f"{bench.calls.run_id}|{bench.calls.key('c1')}"
+        await command(bench.calls.redis, "ZADD", deadlines, 1, member)
+        await command(bench.calls.redis, "CONFIG", "SET", "maxmemory", 1)
+        await bench.tick(reaper)
+        await command(bench.calls.redis, "CONFIG", "SET", "maxmemory", 0)
+
+        assert (await bench.result("c1")).error_code == "tool.timeout"
+
+
 async def test_answers_beyond_the_memory_for_an_outage_are_given_up(
     own_redis: EmbeddedRedis, own_settings: Settings
 ) -> None:

@@ -10,7 +10,8 @@ from redis.asyncio import Redis
 from toolrail.redis_io import command, retrying
 
 # KEYS[1] leader (string, TTL), ARGV token, ttl_ms. Returns 1 when the token leads now.
-_HOLD = """
+# A full Redis needs its reaper more than any other, so these may run there.
+_HOLD = """#!lua flags=allow-oom
 local leader = redis.call('GET', KEYS[1])
 if leader == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -21,7 +22,7 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
 # KEYS[1] leader (string, TTL), ARGV token. Returns 1 when the token led until now.
-_RELEASE = """
+_RELEASE = """#!lua flags=allow-oom
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
 """

@@ -208,8 +208,10 @@ class WorkerRuntime:
         self._is_draining = True
         if self._made is None:
             return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace_s
         await self._hand_over_duties(self._made)
-        if await self._is_idle_within(grace_s):
+        if await self._is_idle_within(until - loop.time()):
             return
         log.warning("worker.cuts_calls", extra={"worker": self.worker, "running": self._busy})
         self._made.renewals.stop_all(StopReason.SHUTDOWN)
