@@ -28,6 +28,53 @@ class Promise:
 
 
 PROMISES: dict[str, Promise] = {
+    "call.denied-never-queued": Promise(
+        text="What policy denies reaches no queue; "
+        "the model reads why, the journal keeps the reason.",
+        source="semantics 3.7",
+    ),
+    "call.dispatched-once": Promise(
+        text="The same call dispatched again starts once; "
+        "other content under its id is a conflict.",
+        source="DESIGN 2",
+    ),
+    "call.stale-result-refused": Promise(
+        text="A worker that lost its lease cannot deliver a result.",
+        source="DESIGN 2",
+    ),
+    "call.survives-its-worker": Promise(
+        text="A call whose worker is killed finishes elsewhere if that is safe, "
+        "and else says its outcome is unknown.",
+        source="DESIGN 2, semantics 2.6",
+    ),
+    "call.unknown-not-repeated": Promise(
+        text="An unknown outcome is not repeated without a person.",
+        source="DESIGN 2",
+    ),
+    "budget.never-overshot": Promise(
+        text="A budget is never overshot, however many calls race.",
+        source="semantics 3.6",
+    ),
+    "approval.decided-once": Promise(
+        text="A parked call is decided once, by one person or by the clock.",
+        source="semantics 6",
+    ),
+    "journal.gapless-and-free-of-content": Promise(
+        text="The journal has no gap, and no argument or result in it.",
+        source="semantics 2.1, 2.8",
+    ),
+    "journal.failure-stops-effects": Promise(
+        text="When the journal cannot be written, no further effect of the run starts.",
+        source="semantics 2.7",
+    ),
+    "lifecycle.scripts-agree": Promise(
+        text="The scripts in Redis and the life cycle on paper are one machine.",
+        source="DESIGN 2.2",
+    ),
+    "workspace.no-escape": Promise(
+        text="No path leads out of a run's workspace.",
+        source="semantics 5.1",
+    ),
     "settings.refused-by-name": Promise(
         text="A wrong setting stops the start and is named with its fault and its fix.",
         source="house style, Config and Errors",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cells import Cell, open_cell, opened, serve, write_policy
+from tests.promises import promise
 from toolrail import CallRequest, Settings, Toolrail
 from toolrail.errors import (
     CallError,
@@ -90,6 +91,7 @@ async def test_an_unknown_tool_reads_like_one_that_is_not_allowed(cell: Cell) ->
     assert (unknown.error_code, hidden.error_code) == ("tool.not_found", "policy.not_allowed")
 
 
+@promise("call.denied-never-queued")
 async def test_a_denial_fails_the_run_unless_the_policy_says_return(cell: Cell) -> None:
     """`fail_fast` is the default, `return_result` lets the model go on."""
     gentle, strict = await opened(cell), await opened(cell, "strict")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.promises import promise
 from tests.waiting import await_until, wait_until
 from toolrail.client import Toolrail
 from toolrail.embedded import find_wheel_program
@@ -106,6 +107,7 @@ async def test_a_call_goes_through_a_real_cluster(run: Run) -> None:
     assert await run.status() == "completed"
 
 
+@promise("call.survives-its-worker")
 async def test_a_killed_workers_call_finishes_on_the_other(cluster: Cluster, run: Run) -> None:
     """SIGKILL in the middle of an idempotent call: second attempt, one result."""
     ticket = await run.dispatch(CallRequest(id="c1", name="cluster.endless_once"))
@@ -120,6 +122,7 @@ async def test_a_killed_workers_call_finishes_on_the_other(cluster: Cluster, run
     assert result.usage.attempts == 2
 
 
+@promise("call.survives-its-worker")
 async def test_a_killed_workers_unsafe_call_is_not_started_again(
     cluster: Cluster, run: Run
 ) -> None:

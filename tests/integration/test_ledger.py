@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.calls import LedgerBench, ledger_bench
+from tests.promises import promise
 from toolrail.errors import (
     CallConflict,
 )
@@ -58,6 +59,7 @@ async def test_a_call_goes_from_dispatch_to_its_result(bench: LedgerBench) -> No
     ]
 
 
+@promise("call.dispatched-once")
 async def test_dispatching_the_same_call_twice_starts_it_once(bench: LedgerBench) -> None:
     """A client that retries after a lost reply gets the same call."""
     first = await bench.ledger.dispatch(bench.new_call("c1"))
@@ -68,6 +70,7 @@ async def test_dispatching_the_same_call_twice_starts_it_once(bench: LedgerBench
     assert await command(bench.redis, "LLEN", bench.keys.queue("builtin")) == 1
 
 
+@promise("call.dispatched-once")
 async def test_other_content_under_the_same_key_is_a_conflict(bench: LedgerBench) -> None:
     """Neither call is mixed up with the other."""
     await bench.ledger.dispatch(bench.new_call("c1"))
@@ -91,6 +94,7 @@ async def test_a_claim_is_granted_again_to_the_same_nonce_only(bench: LedgerBenc
     assert (await bench.kinds()).count("tool_call_started") == 1
 
 
+@promise("call.stale-result-refused")
 async def test_a_finish_repeated_is_the_same_and_a_stale_one_is_late(bench: LedgerBench) -> None:
     """The first result stands; a worker with an old fence is told and journaled once."""
     claim = await claimed(bench, "c1")
@@ -121,6 +125,7 @@ async def test_racing_writers_leave_a_journal_without_a_gap(bench: LedgerBench) 
     assert [event.seq for event in await bench.events()] == list(range(1, 53))
 
 
+@promise("budget.never-overshot")
 @pytest.mark.parametrize("cap", [0, 1, 7])
 async def test_racing_reservations_never_pass_the_cap(bench: LedgerBench, cap: int) -> None:
     """Two hundred racing calls of one tool get exactly as many units as there are."""
@@ -234,6 +239,7 @@ async def test_a_living_lease_is_not_taken_away(bench: LedgerBench) -> None:
     )
 
 
+@promise("call.stale-result-refused")
 async def test_the_lost_attempt_is_fenced_off_before_the_next_starts(bench: LedgerBench) -> None:
     """From the moment of the requeue the first worker's result is late."""
     claim = await claimed(bench, "c1", lease_ms=0)

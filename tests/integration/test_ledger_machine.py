@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 from pydantic import JsonValue
 
 from tests.calls import LedgerBench, ledger_bench
+from tests.promises import promise
 from toolrail.errors import ApprovalConflict
 from toolrail.ledger import Claim as Granted
 from toolrail.ledger import Ending, Held, NewCall, Renewal, unaccounted
@@ -384,6 +385,7 @@ class CallMachine(RuleBasedStateMachine):
         assert unaccounted(totals) == 0
 
 
+@promise("lifecycle.scripts-agree")
 def test_the_scripts_and_the_pure_life_cycle_agree(settings: Settings) -> None:
     """Whatever happens in whatever order, state, fence, journal and budget are the same."""
     machine = type("BoundMachine", (CallMachine,), {"settings_of_test": settings})

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from tests.calls import LedgerBench, ledger_bench
+from tests.promises import promise
 from toolrail.errors import (
     ApprovalConflict,
     JournalAppendFailed,
@@ -40,6 +41,7 @@ async def claimed(bench: LedgerBench, call_id: str, *, lease_ms: int = 60_000) -
     return claim
 
 
+@promise("approval.decided-once")
 async def test_one_of_many_racing_decisions_wins(bench: LedgerBench) -> None:
     """Approve, deny and expire race thirty times; each parked call is decided once."""
     for n in range(30):
@@ -136,6 +138,7 @@ async def test_a_parked_call_holds_no_unit_and_rings_no_doorbell(bench: LedgerBe
     assert await command(bench.redis, "LLEN", bench.keys.queue("builtin")) == 0
 
 
+@promise("journal.failure-stops-effects")
 async def test_nothing_starts_after_the_journal_broke(bench: LedgerBench) -> None:
     """A journal that cannot be written fails the run out of band; claims are then refused."""
     await bench.ledger.dispatch(bench.new_call("queued"))
@@ -214,6 +217,7 @@ async def test_too_many_refusals_fail_the_run(bench: LedgerBench) -> None:
     assert (record["status"], record["code"]) == ("failed", "run.drift_limit")
 
 
+@promise("call.unknown-not-repeated")
 async def test_an_unknown_outcome_is_not_repeated_without_a_person(bench: LedgerBench) -> None:
     """The same tool and arguments are refused until a person approves; others are not."""
     await bench.ledger.dispatch(bench.new_call("c1", retry_safe=False))
@@ -279,6 +283,7 @@ async def test_a_call_of_no_run_is_refused(bench: LedgerBench) -> None:
         await bench.ledger.dispatch(bench.new_call("c1"))
 
 
+@promise("journal.gapless-and-free-of-content")
 async def test_arguments_and_results_never_enter_the_journal(bench: LedgerBench) -> None:
     """A needle in arguments and result is in the record and in no event."""
     call = bench.new_call("c1", arguments={"text": "needle-in-arguments"})

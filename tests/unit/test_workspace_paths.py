@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.promises import promise
 from tests.unit.path_table import (
     ESCAPE,
     INVALID,
@@ -96,6 +97,7 @@ def code_of(workspace: RunWorkspace, path: str, *, writing: bool = False) -> str
 
 
 @pytest.mark.parametrize(("path", "expected"), ROWS)
+@promise("workspace.no-escape")
 def test_a_read_of_any_path_ends_as_the_table_says(
     workspace: RunWorkspace, place: Path, path: str, expected: str
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_read_of_any_path_ends_as_the_table_says(
 
 
 @pytest.mark.parametrize(("path", "expected"), ROWS)
+@promise("workspace.no-escape")
 def test_a_write_of_any_path_ends_as_the_table_says(
     workspace: RunWorkspace, place: Path, path: str, expected: str
 ) -> None:
@@ -286,6 +289,7 @@ SEGMENTS = st.one_of(
     start=st.sampled_from(["", "output/", "output/dir/", "/", "//", "{top}/", "C:\\"]),
     writing=st.booleans(),
 )
+@promise("workspace.no-escape")
 def test_no_path_reaches_outside(
     workspace: RunWorkspace, place: Path, parts: list[str], slash: str, start: str, *, writing: bool
 ) -> None:

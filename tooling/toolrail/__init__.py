@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolrail.client import Toolrail
+    from toolrail.connecting import connect
     from toolrail.request import CallRequest, Ticket
     from toolrail.run import Run
     from toolrail.settings import Settings
@@ -27,6 +28,7 @@ __all__ = [
     "ToolError",
     "ToolOutput",
     "Toolrail",
+    "connect",
     "tool",
 ]
 
@@ -40,6 +42,7 @@ _HOME = {
     "ToolError": "toolrail.tool",
     "ToolOutput": "toolrail.tool",
     "Toolrail": "toolrail.client",
+    "connect": "toolrail.connecting",
 }
 
 

@@ -1,0 +1,27 @@
+"""Find the cell to work with: what the environment names, else the cluster up in this folder.
+
+Is: `connect`, the first line of an agent service. Is not: the client (`client.py`) or the
+settings. Above: agent services, scripts. Below: `client.py`, `toolrail.supervisor.state`.
+"""
+
+from toolrail.client import Toolrail
+from toolrail.settings import Settings
+from toolrail.supervisor.state import find_cluster, with_cluster
+
+
+def connect(settings: Settings | None = None) -> Toolrail:
+    """Return a client, to be entered with `async with`.
+
+    Args:
+        settings: Complete settings; None takes the TOOLRAIL_ variables and, for what they do not
+            say, the cluster that `toolrail up` runs in this folder.
+
+    Raises:
+        ConfigError: A variable is wrong.
+        SecretMissing: Neither the variables nor a cluster have the secret.
+    """
+    if settings is not None:
+        return Toolrail(settings)
+    found = Settings.from_env()
+    cluster = find_cluster(found.state_dir)
+    return Toolrail(found if cluster is None else with_cluster(found, cluster))
