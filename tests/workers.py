@@ -13,7 +13,7 @@ from redis.exceptions import RedisError as RedisPyError
 
 from tests.calls import LedgerBench, ledger_bench
 from tests.functions import FunctionExecutor, echo, make_spec
-from tests.waiting import await_until
+from tests.waiting import POLL_S, await_until
 from toolrail.doorbell import RedisDoorbell, read_envelope
 from toolrail.ledger import NewCall, StoredCall, unaccounted
 from toolrail.ledger.closing import cancel_call
@@ -111,7 +111,7 @@ class WorkerBench:
                 # As a pool whose connection broke: what was popped is lost, and the rest waits.
                 text = None
             if text is None:
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(POLL_S)
                 continue
             job = asyncio.create_task(self._handle(runtime, text))
             jobs.add(job)
@@ -212,6 +212,24 @@ class WorkerBench:
         """Make the lease of a running call look long over."""
         member = f"{self.calls.run_id}|{self.calls.key(call_id)}"
         await command(self.calls.redis, "ZADD", self.calls.keys.leases, "XX", 1, member)
+
+    async def queue_length(self) -> int:
+        """Return how many doorbells are in the queue of built-in tools."""
+        length = await command(self.calls.redis, "LLEN", self.calls.keys.queue("builtin"))
+        return int(str(length))
+
+    async def total(self, name: str) -> int:
+        """Return one of the fleet's counters."""
+        return (await self.calls.reader.totals()).get(name, 0)
+
+    async def clock_moves(self, by_ms: int) -> None:
+        """Return when the server's clock has moved by so much."""
+        start = await self.calls.reader.now_ms()
+
+        async def has_moved() -> bool:
+            return await self.calls.reader.now_ms() > start + by_ms
+
+        await await_until(has_moved, f"{by_ms} ms on the server's clock")
 
     async def run_status(self) -> str:
         """Return the status of the run."""

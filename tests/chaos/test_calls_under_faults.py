@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import cast
 
 import pytest
@@ -14,7 +15,7 @@ from tests.workers import WorkerBench, worker_bench
 from toolrail.redis_io import command, connect, retrying
 from toolrail.settings import Settings
 from toolrail.tool import ToolContext, ToolOutput
-from toolrail_schemas import JournalEvent, UnknownEvent
+from toolrail_schemas import CALL_TERMINAL_EVENTS, JournalEvent, UnknownEvent
 from toolrail_workers.executor import ClaimedCall
 
 CALLS = 120
@@ -42,67 +43,79 @@ class Effects:
         return ToolOutput.text(f"did {call.call_id}")
 
 
-async def hurt(bench: WorkerBench, deeds: list[Callable[[], Awaitable[object]]]) -> None:
-    """Do one of the deeds after the other, for ever."""
-    while True:
-        for deed in deeds:
-            await retrying(deed, deadline_s=10)
-            await asyncio.sleep(random.uniform(0.01, 0.05))  # noqa: S311  # jitter
+@asynccontextmanager
+async def hurting(bench: WorkerBench) -> AsyncGenerator[None]:
+    """Do one bad deed after the other while inside."""
+    redis = connect(bench.settings.redis_url, timeout_s=5, name="chaos")
+    queue, leases = bench.calls.keys.queue("builtin"), bench.calls.keys.leases
+
+    async def cut_leases() -> None:
+        for member in cast("list[str]", await command(redis, "ZRANGE", leases, 0, 2)):
+            await command(redis, "ZADD", leases, "XX", 1, member)
+
+    async def ring_twice() -> None:
+        for text in cast("list[str]", await command(redis, "LRANGE", queue, -3, -1)):
+            await command(redis, "RPUSH", queue, text)
+
+    deeds: list[Callable[[], Awaitable[object]]] = [
+        lambda: command(redis, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"),
+        lambda: command(redis, "RPOP", queue),
+        cut_leases,
+        ring_twice,
+    ]
+
+    async def hurt() -> None:
+        while True:
+            for deed in deeds:
+                await retrying(deed, deadline_s=10)
+                await asyncio.sleep(random.uniform(0.01, 0.05))  # noqa: S311  # jitter
+
+    task = asyncio.create_task(hurt())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await redis.aclose()
 
 
 async def test_no_call_is_lost_or_doubled_whatever_breaks(bench: WorkerBench) -> None:
     """Connections are killed, doorbells lost, leases cut short, doorbells rung twice."""
     effects = Effects()
-    reads, sends = (
-        bench.add("demo.read", effects),
-        bench.add("demo.send", effects, annotations=SENDS),
-    )
-    other = connect(bench.settings.redis_url, timeout_s=5, name="chaos")
+    reads = bench.add("demo.read", effects)
+    sends = bench.add("demo.send", effects, annotations=SENDS)
     for _ in range(3):
         await bench.start_worker(renew_s=0.2, reaper_interval_s=0.05)
-    queue, leases = bench.calls.keys.queue("builtin"), bench.calls.keys.leases
-
-    async def cut_lease() -> None:
-        for member in await members(leases):
-            await command(other, "ZADD", leases, "XX", 1, member)
-
-    async def members(zset: str) -> list[str]:
-        return cast("list[str]", await command(other, "ZRANGE", zset, 0, 2))
-
-    deeds: list[Callable[[], Awaitable[object]]] = [
-        lambda: command(other, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"),
-        lambda: command(other, "RPOP", queue),
-        cut_lease,
-    ]
-    hurting = asyncio.create_task(hurt(bench, deeds))
-    for number in range(CALLS):
-        await bench.dispatch(f"r{number}", reads)
-        await bench.dispatch(f"s{number}", sends)
-    names = [f"{kind}{number}" for kind in "rs" for number in range(CALLS)]
 
     async def all_ended() -> bool:
         return not await bench.calls.reader.open_calls(bench.calls.run_id)
 
-    await await_until(all_ended, "every call has an outcome", timeout_s=PATIENCE_S)
-    hurting.cancel()
-    await asyncio.wait({hurting})
-    await other.aclose()
+    async with hurting(bench):
+        for number in range(CALLS):
+            await bench.dispatch(f"r{number}", reads)
+            await bench.dispatch(f"s{number}", sends)
+        await await_until(all_ended, "every call has an outcome", timeout_s=PATIENCE_S)
+    names = [f"{kind}{number}" for kind in "rs" for number in range(CALLS)]
     results = {name: await bench.result(name) for name in names}
-    journal = Counter(
-        (event.type.value, event.causality.call_id)
-        for event in await whole_journal(bench)
-        if isinstance(event, JournalEvent)
-    )
+    ends = await ends_of(bench)
 
+    assert ends == Counter(names)
     assert all(effects.done[name] <= 1 for name in names if name.startswith("s"))
     assert all(effects.done[name] <= 2 for name in names)
     for name, result in results.items():
-        ends = [journal[kind, name] for kind in ("tool_call_completed", "tool_call_failed")]
-        assert sum(ends) == 1
         if not result.is_error:
             assert effects.done[name] >= 1
         elif name.startswith("s"):
             assert result.error_code == "tool.outcome_unknown"
+
+
+async def ends_of(bench: WorkerBench) -> Counter[str]:
+    """Return how often each call ended, by the journal."""
+    return Counter(
+        event.causality.call_id or ""
+        for event in await whole_journal(bench)
+        if isinstance(event, JournalEvent) and event.type in CALL_TERMINAL_EVENTS
+    )
 
 
 async def whole_journal(bench: WorkerBench) -> list[JournalEvent | UnknownEvent]:

@@ -8,33 +8,11 @@ import pytest
 from tests.functions import SENDS, Gate
 from tests.waiting import await_until
 from tests.workers import WorkerBench
-from toolrail.doorbell import read_envelope
 from toolrail.ledger import Claim
 from toolrail.redis_io import command
 from toolrail_schemas import ToolSpec
 from toolrail_workers.assembly import create_books
 from toolrail_workers.run_sweeps import RunSweeps
-
-
-async def queue_length(bench: WorkerBench) -> int:
-    """Return how many doorbells are in the queue."""
-    length = await command(bench.calls.redis, "LLEN", bench.calls.keys.queue("builtin"))
-    return int(str(length))
-
-
-async def total(bench: WorkerBench, name: str) -> int:
-    """Return one of the fleet's counters."""
-    return (await bench.calls.reader.totals()).get(name, 0)
-
-
-async def clock_moves(bench: WorkerBench, by_ms: int) -> None:
-    """Return when the server's clock has moved by so much."""
-    start = await bench.calls.reader.now_ms()
-
-    async def has_moved() -> bool:
-        return await bench.calls.reader.now_ms() > start + by_ms
-
-    await await_until(has_moved, f"{by_ms} ms on the server's clock")
 
 
 async def claim(bench: WorkerBench, call_id: str, spec: ToolSpec, **fields: str | int) -> Claim:
@@ -47,90 +25,6 @@ async def claim(bench: WorkerBench, call_id: str, spec: ToolSpec, **fields: str 
     )
     assert isinstance(claimed, Claim)
     return claimed
-
-
-async def test_a_lost_doorbell_is_rung_again_once(bench: WorkerBench) -> None:
-    """However often the reaper looks, as long as the new one is there."""
-    spec, reaper = bench.add("demo.echo"), bench.reaper()
-    await bench.dispatch_unheard("c1", spec)
-
-    async def has_rung() -> bool:
-        return await queue_length(bench) == 1
-
-    await bench.tick_until(reaper, has_rung, "the doorbell is rung again")
-    for _ in range(3):
-        await clock_moves(bench, 100)
-        await bench.tick(reaper)
-
-    assert await total(bench, "rerung:builtin") == 1
-    assert await queue_length(bench) == 1
-
-
-async def test_only_calls_before_the_oldest_message_are_lost(bench: WorkerBench) -> None:
-    """A long backlog is not rung again; the one lost in its middle is not known yet."""
-    spec, reaper = bench.add("demo.echo"), bench.reaper()
-    await bench.dispatch_unheard("lost", spec)
-    for number in range(50):
-        await bench.dispatch(f"c{number}", spec)
-    await bench.dispatch_unheard("lost later", spec)
-    for _ in range(4):
-        await bench.tick(reaper)
-        await clock_moves(bench, 100)
-
-    assert await total(bench, "rerung:builtin") == 1
-    assert await queue_length(bench) == 51
-    newest = await command(bench.calls.redis, "LINDEX", bench.calls.keys.queue("builtin"), 0)
-    bell = read_envelope(str(newest))
-    assert bell is not None
-    assert bell.call_key == bench.calls.key("lost")
-
-
-async def test_a_doorbell_on_its_way_into_a_claim_is_not_lost(bench: WorkerBench) -> None:
-    """Popped and not yet claimed looks like lost; the grace tells them apart."""
-    spec, reaper = bench.add("demo.echo"), bench.reaper(ring_grace_s=60.0)
-    await bench.dispatch("c1", spec)
-    await bench.pop()
-    await bench.tick(reaper)
-    await bench.tick(reaper)
-
-    assert await queue_length(bench) == 0
-
-
-async def test_stale_and_foreign_messages_do_not_mislead(bench: WorkerBench) -> None:
-    """Messages that mean nothing are looked past; one with a forged name is not believed."""
-    spec, reaper = bench.add("demo.echo"), bench.reaper()
-    queue = bench.calls.keys.queue("builtin")
-    await bench.dispatch("done", spec)
-    await bench.cancel("done")
-    await bench.dispatch("waits", spec)
-    forged = bench.bell("waits").model_copy(update={"mac": "0" * 64})
-    text = bench.calls.doorbell.inline("builtin", forged)
-    await command(bench.calls.redis, "RPUSH", queue, text, "no message at all")
-    await bench.dispatch_unheard("behind", spec)
-    for _ in range(3):
-        await bench.tick(reaper)
-        await clock_moves(bench, 100)
-
-    assert await total(bench, "rerung:builtin") == 0
-
-
-async def test_a_foreign_broker_is_rung_by_age_with_growing_patience(bench: WorkerBench) -> None:
-    """Nobody can look into it, so a call that waits is rung for, ever less often."""
-    spec = bench.add("demo.echo")
-    reaper = bench.reaper(broker_url="memory://")
-    record = bench.calls.keys.call(bench.calls.run_id, bench.calls.key("c1"))
-    await bench.dispatch_unheard("c1", spec)
-    await bench.tick(reaper)
-    at_once = await total(bench, "rerung:builtin")
-    now = await bench.calls.reader.now_ms()
-    await command(bench.calls.redis, "HSET", record, "rung_ms", now - 11_000)
-    await bench.tick(reaper)
-    first = await total(bench, "rerung:builtin")
-    await command(bench.calls.redis, "HSET", record, "rung_ms", now - 11_000)
-    await bench.tick(reaper)
-
-    assert (at_once, first) == (0, 1)
-    assert await total(bench, "rerung:builtin") == 1
 
 
 async def test_a_lost_attempt_of_a_reading_tool_runs_again(bench: WorkerBench) -> None:
@@ -161,7 +55,7 @@ async def test_a_lost_attempt_of_any_other_tool_is_never_repeated(bench: WorkerB
     await bench.tick(reaper)
 
     assert (await bench.result("c1")).error_code == "tool.outcome_unknown"
-    assert await queue_length(bench) == 0
+    assert await bench.queue_length() == 0
 
 
 async def test_attempts_that_are_used_up_go_to_the_dead_letters(bench: WorkerBench) -> None:
@@ -195,7 +89,7 @@ async def test_a_lease_that_is_kept_is_left_alone(bench: WorkerBench) -> None:
     await bench.dispatch("c1", spec)
     await gate.entered.wait()
     for _ in range(3):
-        await clock_moves(bench, 200)
+        await bench.clock_moves(200)
         await bench.tick(reaper)
     gate.open.set()
 
@@ -217,7 +111,7 @@ async def test_two_reapers_at_once_give_one_outcome(bench: WorkerBench) -> None:
 
     assert kinds.count("tool_attempt_lost") == 10
     assert kinds.count("tool_call_failed") == 10
-    assert await queue_length(bench) == 10
+    assert await bench.queue_length() == 10
 
 
 async def test_one_reaper_leads_until_it_lets_go(bench: WorkerBench) -> None:
@@ -253,7 +147,7 @@ async def test_a_result_that_comes_late_is_journaled_and_discarded(bench: Worker
 
     await await_until(is_journaled, "the late result is journaled")
     assert (await bench.result("c1")).usage.attempts == 2
-    assert await total(bench, "late:builtin") == 1
+    assert await bench.total("late:builtin") == 1
     assert (await bench.calls.kinds()).count("tool_call_completed") == 1
 
 
@@ -274,14 +168,14 @@ async def test_a_worker_that_lost_its_lease_stops_its_tool(bench: WorkerBench) -
     await await_until(lambda: gate.was_cancelled, "the tool is stopped")
 
     assert (await bench.result("c1")).error_code == "tool.outcome_unknown"
-    assert await total(bench, "late:builtin") == 0
+    assert await bench.total("late:builtin") == 0
 
 
 async def test_an_approval_nobody_gave_is_a_denial(bench: WorkerBench) -> None:
     """The model reads that nobody answered; the run goes on."""
     reaper = bench.reaper()
     await bench.calls.ledger.dispatch(await bench.calls.parked_call("c1", expires_in_ms=1))
-    await clock_moves(bench, 1)
+    await bench.clock_moves(1)
     await bench.tick(reaper)
     record = await bench.calls.call("c1")
     denied = (await bench.calls.events())[-1]
@@ -296,7 +190,7 @@ async def test_a_call_past_its_deadline_times_out_in_the_queue(bench: WorkerBenc
     """No worker ever came for it."""
     reaper, call = bench.reaper(), bench.calls.new_call("c1")
     await bench.calls.ledger.dispatch(replace(call, deadline_ms=1))
-    await clock_moves(bench, 1)
+    await bench.clock_moves(1)
     await bench.tick(reaper)
     result = await bench.result("c1")
 

@@ -55,10 +55,8 @@ class Assembly:
     """The parts of one worker that its runtime starts and stops."""
 
     executors: dict[str, Executor]
-    specs: SpecIndex
     announcer: Announcer
-    renewals: Renewals
-    finisher: Finisher
+    parts: Parts
     runner: CallRunner
     reaper: Reaper
     doorbell: DoorbellPort
@@ -89,40 +87,28 @@ def assemble(
     doorbell = create_doorbell(settings)
     # A claim, or a blob of a call that runs, is worth waiting for as long as the lease lasts.
     books = create_books(
-        settings,
-        redis,
-        doorbell=doorbell,
-        actor=f"worker:{worker}",
-        deadline_s=settings.lease_s,
+        settings, redis, doorbell=doorbell, actor=f"worker:{worker}", deadline_s=settings.lease_s
     )
     executors = given
     if executors is None:
-        executors = create_executors(
-            sources,
-            ExecutorParts(settings=settings, worker=worker, redis=redis, blobs=books.blobs),
-        )
+        wanted = ExecutorParts(settings=settings, worker=worker, redis=redis, blobs=books.blobs)
+        executors = create_executors(sources, wanted)
     registry = Registry(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s)
-    finisher = create_finisher(settings, redis, worker=worker, tuning=tuning)
-    renewals = Renewals(books.ledger, lease_s=settings.lease_s, renew_s=settings.renew_s)
-    specs = SpecIndex(list(executors.values()))
+    parts = Parts(
+        worker=worker,
+        books=books,
+        renewals=Renewals(books.ledger, lease_s=settings.lease_s, renew_s=settings.renew_s),
+        specs=SpecIndex(list(executors.values())),
+        answers=Answers(),
+        finisher=create_finisher(settings, redis, worker=worker, tuning=tuning),
+        lost=LostCalls(books),
+        stop_grace_s=tuning.stop_grace_s,
+    )
     return Assembly(
         executors=executors,
-        specs=specs,
         announcer=Announcer(registry, executors, worker=worker),
-        renewals=renewals,
-        finisher=finisher,
-        runner=CallRunner(
-            Parts(
-                worker=worker,
-                books=books,
-                renewals=renewals,
-                specs=specs,
-                answers=Answers(),
-                finisher=finisher,
-                lost=LostCalls(books),
-                stop_grace_s=tuning.stop_grace_s,
-            )
-        ),
+        parts=parts,
+        runner=CallRunner(parts),
         reaper=create_reaper(settings, redis, doorbell=doorbell, token=worker),
         doorbell=doorbell,
     )

@@ -89,7 +89,7 @@ class WorkerRuntime:
     @property
     def waiting_bytes(self) -> int:
         """Size of the answers that are being stored; they pile up while Redis is away."""
-        return 0 if self._made is None else self._made.finisher.waiting_bytes
+        return 0 if self._made is None else self._made.parts.finisher.waiting_bytes
 
     async def start(self) -> None:
         """Connect, start the executors, announce what they have, begin the background loops.
@@ -114,19 +114,19 @@ class WorkerRuntime:
         announcing = Periodic("announce", made.announcer.announce, interval_s=settings.announce_s)
 
         def on_change() -> None:
-            made.specs.note_change()
+            made.parts.specs.note_change()
             announcing.wake()
 
-        made.specs.start()
+        made.parts.specs.start()
         for executor in made.executors.values():
             self._closing.push_async_callback(_stop_executor, executor)
             await executor.start(on_change)
         await made.announcer.announce()
         keys = Keys(settings.key_prefix)
-        nudges = Nudges(blocking, keys=keys, worker=self.worker, renewals=made.renewals)
+        nudges = Nudges(blocking, keys=keys, worker=self.worker, renewals=made.parts.renewals)
         self._spawn("announce", announcing.run())
-        self._spawn("renew", made.renewals.run())
-        self._spawn("leases", made.renewals.watch())
+        self._spawn("renew", made.parts.renewals.run())
+        self._spawn("leases", made.parts.renewals.watch())
         self._spawn("nudges", nudges.run())
         reaping = Periodic("reaper", made.reaper.tick, interval_s=settings.reaper_interval_s)
         self._spawn("reaper", reaping.run())
@@ -214,7 +214,7 @@ class WorkerRuntime:
         if await self._is_idle_within(until - loop.time()):
             return
         log.warning("worker.cuts_calls", extra={"worker": self.worker, "running": self._busy})
-        self._made.renewals.stop_all(StopReason.SHUTDOWN)
+        self._made.parts.renewals.stop_all(StopReason.SHUTDOWN)
         await self._is_idle_within(CUT_S)
 
     async def _hand_over_duties(self, made: Assembly) -> None:
@@ -241,7 +241,7 @@ class WorkerRuntime:
         """Close executors, loops and connections, also after a start that failed."""
         self._is_draining = True
         if self._made is not None:
-            self._made.renewals.stop_all(StopReason.SHUTDOWN)
+            self._made.parts.renewals.stop_all(StopReason.SHUTDOWN)
         for task in list(self._tasks):
             await _end(task)
         await self._closing.aclose()
