@@ -85,3 +85,10 @@ def test_a_pop_waits_shorter_than_its_socket() -> None:
     options = broker_of(redis_timeout_s=0.1).options
 
     assert float(str(options["socket_timeout"])) > float(str(options["polling_interval"]))
+
+
+def test_naming_the_ledgers_redis_as_the_broker_changes_nothing() -> None:
+    """The dispatcher then rings in its own step, under the prefix, so that is where to listen."""
+    url = "redis://redis.example:6379/3"
+
+    assert broker_of(redis_url=url, broker_url=url) == broker_of(redis_url=url)

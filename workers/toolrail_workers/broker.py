@@ -39,7 +39,7 @@ def find_broker(settings: Settings) -> Broker:
     A foreign broker gets no key prefix: whoever publishes there names the queues plainly, and
     clusters keep apart by virtual host or database.
     """
-    foreign = settings.broker_url is not None
+    foreign = settings.broker_url not in (None, settings.redis_url)
     url = settings.broker_url or settings.redis_url
     scheme = urlsplit(url).scheme
     is_redis = scheme in REDIS_SCHEMES or scheme == "unix"
