@@ -28,7 +28,7 @@ from toolrail_schemas.approval import (
     ApprovalState,
     summarize_arguments,
 )
-from toolrail_schemas.call import Caller, ToolCall, call_key, parse_arguments
+from toolrail_schemas.call import Caller, ToolCall, call_key
 from toolrail_schemas.content import (
     AudioRefBlock,
     Block,
@@ -219,7 +219,6 @@ __all__ = [
     "format_timestamp",
     "mcp_name",
     "mcp_ref",
-    "parse_arguments",
     "parse_event",
     "parse_ref",
     "queue_of",

@@ -5,10 +5,9 @@ Above: dispatcher, client, gateway. Below: `_base.py`.
 """
 
 import hashlib
-import json
 from enum import StrEnum
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, field_validator
 
 from toolrail_schemas._base import (
     KIB,
@@ -79,43 +78,6 @@ class ToolCall(WireModel):
         if value:
             check_json(value, limit_bytes=PROVIDER_METADATA_MAX_BYTES, what="provider_metadata")
         return value
-
-
-def parse_arguments(text: str | bytes) -> JsonObject:
-    """Return the arguments a model wrote as JSON text; nothing at all, or null, is no arguments.
-
-    Raises:
-        ValueError: Not JSON, not an object, a key twice, NaN, a lone surrogate, over 1 MiB, or
-            nested too deep. The message is fit for the model.
-    """
-    size = len(text) if isinstance(text, bytes) else utf8_size(text)
-    if size > ARGUMENTS_MAX_BYTES:
-        raise ValueError(f"arguments have {size} bytes, the limit is {ARGUMENTS_MAX_BYTES}")
-    if not text.strip():
-        return {}
-    try:
-        value: JsonValue = json.loads(
-            text, object_pairs_hook=_unique_keys, parse_constant=_no_constant
-        )
-    except RecursionError:
-        raise ValueError("arguments are nested too deep") from None
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ValueError("arguments must be a JSON object")
-    check_json(value, limit_bytes=ARGUMENTS_MAX_BYTES, what="arguments")
-    return value
-
-
-def _unique_keys(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("arguments name a key twice")
-    return value
-
-
-def _no_constant(name: str) -> JsonValue:
-    raise ValueError(f"{name} is not JSON")
 
 
 def call_key(run_id: str, turn: int, call_id: str) -> str:

@@ -7,8 +7,11 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from tests.component.builtin_bench import executor
 from tests.workers import WorkerBench, worker_bench
 from toolrail.settings import Settings
+
+__all__ = ["bench", "executor"]
 
 
 @pytest.fixture

@@ -1,118 +1,27 @@
-"""The builtin executor runs every tool where it belongs and ends every call as it should."""
+"""The builtin executor runs every tool where it belongs."""
 
-import asyncio
 import hashlib
 import os
 import threading
-import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.component import team_tools
+from tests.component.builtin_bench import RUN_ID, MemoryStore, claimed, context_of, run, text_of
 from tests.waiting import await_until
-from toolrail.discovery import DiscoveredTools, discover_tools
+from toolrail.discovery import DiscoveredTools
 from toolrail.errors import SystemFailure, ToolError
-from toolrail.output import ToolOutput
 from toolrail.settings import Settings
-from toolrail.tool import Isolation, ToolContext, tool
+from toolrail.tool import Isolation, tool
 from toolrail_schemas import (
-    Caller,
     EventType,
     JsonBlock,
-    JsonObject,
-    Source,
-    TextBlock,
 )
-from toolrail_workers.builtin.executor import OWNER, BuiltinExecutor, BuiltinLimits
-from toolrail_workers.builtin.locks import PathLocks, ThreadLocks
-from toolrail_workers.builtin.paths import parse_path
+from toolrail_workers.builtin.executor import OWNER, BuiltinExecutor
 from toolrail_workers.builtin.workspace import TOOLS
-from toolrail_workers.executor import ClaimedCall, Executor
-from toolrail_workers.isolation.errors import ChildTimeout, OutputTooLarge, ToolRaised
-
-RUN_ID = "run_01JDXZ0000000000000000000A"
-
-
-class MemoryStore:
-    """Blobs in a dictionary."""
-
-    def __init__(self) -> None:
-        self.blobs: dict[str, bytes] = {}
-
-    async def put_blob(self, data: bytes, mime: str) -> str:
-        sha256 = hashlib.sha256(data).hexdigest()
-        self.blobs[sha256] = data
-        return sha256
-
-
-def claimed(name: str, arguments: JsonObject, *, timeout_s: float = 20.0) -> ClaimedCall:
-    return ClaimedCall(
-        run_id=RUN_ID,
-        call_key="0123456789abcdef",
-        call_id="call-1",
-        tool=name,
-        source=Source.BUILT_IN,
-        spec_hash="",
-        arguments=arguments,
-        attempt=1,
-        fence=1,
-        caller=Caller.ASSISTANT,
-        tenant="t",
-        profile="p",
-        turn=0,
-        timeout_s=timeout_s,
-        max_output_bytes=1024 * 1024,
-        max_output_tokens=8_000,
-        policy_hash="",
-        client="c",
-    )
-
-
-def context_of(call: ClaimedCall) -> ToolContext:
-    return ToolContext(
-        run_id=call.run_id,
-        call_key=call.call_key,
-        call_id=call.call_id,
-        tool=call.tool,
-        attempt=call.attempt,
-        fence=call.fence,
-        caller=call.caller,
-        tenant=call.tenant,
-        deadline=time.monotonic() + call.timeout_s,
-    )
-
-
-@pytest.fixture
-async def executor(tmp_path: Path) -> AsyncIterator[BuiltinExecutor]:
-    """An executor of our tools and the team's, started."""
-    team_tools.STARTED.clear()
-    team_tools.RELEASED.clear()
-    found = discover_tools(modules=["tests.component.team_tools"])
-    made = BuiltinExecutor(
-        found=found,
-        workspace_root=tmp_path / "workspaces",
-        limits=BuiltinLimits(threads=2, children=1),
-    )
-    await made.start(lambda: None)
-    yield made
-    team_tools.RELEASED.set()
-    await made.stop()
-
-
-async def run(
-    executor: BuiltinExecutor, name: str, arguments: JsonObject, *, timeout_s: float = 20.0
-) -> ToolOutput:
-    call = claimed(name, arguments, timeout_s=timeout_s)
-    return await executor.execute(call, context_of(call))
-
-
-def text_of(output: ToolOutput) -> str:
-    block = output.content[0]
-    assert isinstance(block, TextBlock)
-    return block.text
+from toolrail_workers.executor import Executor
+from toolrail_workers.isolation.errors import OutputTooLarge, ToolRaised
 
 
 def test_it_is_an_executor_of_the_installed_tools(executor: BuiltinExecutor) -> None:
@@ -307,100 +216,3 @@ async def test_a_thread_tool_may_store_and_report(executor: BuiltinExecutor) -> 
 
     assert store.blobs == {text_of(output): b"hello"}
     await await_until(lambda: heard == [(1.0, "stored")], "the progress to be heard")
-
-
-async def test_a_process_tool_is_killed_at_its_deadline(
-    executor: BuiltinExecutor, tmp_path: Path
-) -> None:
-    """Not only given up on: the process is gone."""
-    marker = tmp_path / "pid"
-
-    with pytest.raises(ChildTimeout):
-        await run(executor, "team.hang", {"marker": str(marker)}, timeout_s=3.0)
-
-    pid = int(marker.read_text())
-    await await_until(lambda: not _lives(pid), "the child to be gone")
-    assert (await run(executor, "team.add", {"a": 1})).structured == {"total": 2}
-
-
-async def test_a_cancelled_process_tool_is_killed(
-    executor: BuiltinExecutor, tmp_path: Path
-) -> None:
-    """Cancelling the call stops the work before the cancellation comes through."""
-    marker = tmp_path / "pid"
-    work = asyncio.create_task(run(executor, "team.hang", {"marker": str(marker)}))
-    await await_until(lambda: marker.exists() and marker.read_text(), "the tool to start")
-
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
-
-    pid = int(marker.read_text())
-    await await_until(lambda: not _lives(pid), "the child to be gone")
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-async def test_a_cancelled_loop_tool_is_cancelled(executor: BuiltinExecutor) -> None:
-    """An async function gets the cancellation itself."""
-    work = asyncio.create_task(run(executor, "team.doze", {}))
-    await await_until(team_tools.STARTED.is_set, "the tool to start")
-
-    work.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await work
-
-
-async def test_a_cancelled_thread_tool_that_had_its_effect_answers(
-    executor: BuiltinExecutor,
-) -> None:
-    """To report a cancel would hide what happened."""
-    work = asyncio.create_task(run(executor, "team.stubborn", {}))
-    await await_until(team_tools.STARTED.is_set, "the tool to start")
-
-    work.cancel()
-    await asyncio.wait({work}, timeout=0)
-    team_tools.RELEASED.set()
-
-    assert text_of(await work) == "late"
-
-
-async def test_a_thread_that_never_looks_up_does_not_hold_the_call(
-    executor: BuiltinExecutor,
-) -> None:
-    """After the grace its slot counts as leaked and the cancellation comes through."""
-    work = asyncio.create_task(run(executor, "team.stubborn", {}))
-    await await_until(team_tools.STARTED.is_set, "the tool to start")
-
-    work.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await work
-
-
-async def test_a_cancelled_write_that_waits_for_its_lock_writes_nothing(
-    executor: BuiltinExecutor, tmp_path: Path
-) -> None:
-    """The thread notices, and the cancellation comes through."""
-    await run(executor, "workspace.list_files", {})
-    place = tmp_path / "workspaces" / RUN_ID / ".toolrail" / "locks"
-    folder = os.open(place, os.O_RDONLY)
-    holder = PathLocks(folder, ThreadLocks())
-
-    with holder.hold([parse_path("output/a.txt")], lambda: None):
-        call = claimed("workspace.write_file", {"path": "output/a.txt", "content": "hi"})
-        work = asyncio.create_task(executor.execute(call, context_of(call)))
-        await asyncio.wait({work}, timeout=0)
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-    os.close(folder)
-
-    assert not (place.parent.parent / "output" / "a.txt").exists()

@@ -74,7 +74,7 @@ async def test_nothing_at_all_counts_as_an_empty_object(cell: Cell) -> None:
     run = await opened(cell)
     results = [
         await run.call("demo.echo", arguments, id=f"c{n}", timeout_s=5)
-        for n, arguments in enumerate((None, "", "{}"))
+        for n, arguments in enumerate((None, "", "{}", "null"))
     ]
 
     assert {result.error_code for result in results} == {"tool.invalid_arguments"}

@@ -5,14 +5,13 @@ response. Above: nothing. Below: `toolrail_schemas.call`.
 """
 
 import hashlib
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from toolrail_schemas import Caller, JsonObject, ToolCall, call_key, parse_arguments
+from toolrail_schemas import Caller, JsonObject, ToolCall, call_key
 
 RUN = "run_01JDXAMP0E0000000000000000"
 MIB = 1024 * 1024
@@ -101,39 +100,3 @@ def test_different_calls_have_different_keys(one: tuple[int, str], other: tuple[
     same_key = call_key(RUN, *one) == call_key(RUN, *other)
 
     assert same_key == (one == other)
-
-
-@pytest.mark.parametrize("text", ["", "  \n", "null", b""])
-def test_empty_argument_text_is_no_arguments(text: str | bytes) -> None:
-    """As a provider sends it."""
-    assert parse_arguments(text) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("[1]", "object"),
-        ("7", "object"),
-        ("{", "Expecting"),
-        ('{"a":1,"a":2}', "twice"),
-        ('{"b":{"a":1,"a":2}}', "twice"),
-        ('{"a":NaN}', "not JSON"),
-        ('{"a":-Infinity}', "not JSON"),
-        ('{"a":"\\ud800"}', "surrogate"),
-        ('{"a":' * 100_000, "deep"),
-        ('{"a":"' + "x" * MIB + '"}', "limit"),
-        (b'{"a":"\xff"}', "utf-8"),
-    ],
-)
-def test_argument_text_that_is_not_a_json_object_is_refused(text: str | bytes, why: str) -> None:
-    """The reason is one the model can act on."""
-    with pytest.raises(ValueError, match=why):
-        parse_arguments(text)
-
-
-@given(st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.none(), max_size=5))
-def test_argument_text_is_read_as_it_was_written(arguments: JsonObject) -> None:
-    """Round trip over JSON text."""
-    text = json.dumps(arguments)
-
-    assert parse_arguments(text) == parse_arguments(text.encode()) == arguments

@@ -8,7 +8,6 @@ RESP2 is asked for on purpose: its replies have one shape in every redis-py from
 
 import asyncio
 import random
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -20,13 +19,11 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from toolrail.errors import AdmissionClosed, RedisError, RedisTooOld, RedisUnavailable
+from toolrail.errors import AdmissionClosed, RedisError, RedisUnavailable
+from toolrail.redis_version import ServerVersion, read_version
 
 Argument = str | bytes | int | float
 T = TypeVar("T")
-
-OLDEST = (7, 0)
-"""BLMPOP and script flags need it (DESIGN 2.1)."""
 
 RETRIED = (rx.ConnectionError, rx.TimeoutError, rx.BusyLoadingError, rx.ReadOnlyError, OSError)
 BACKOFF_FIRST_S = 0.02
@@ -101,22 +98,14 @@ async def xread(
     return [(name, entry, fields) for name, entries in reply or [] for entry, fields in entries]
 
 
-async def check_version(redis: Redis, *, deadline_s: float) -> str:
-    """Return the server's version, or raise.
+async def check_version(redis: Redis, *, deadline_s: float) -> ServerVersion:
+    """Return which server answers, or raise.
 
     Raises:
         RedisTooOld: Older than 7.0.
         RedisUnavailable: No answer before the deadline.
     """
-    info = await retrying(lambda: redis.info("server"), deadline_s=deadline_s)
-    version = str(info.get("redis_version", "0"))
-    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if found < OLDEST:
-        raise RedisTooOld(
-            f"Redis {version} is too old: BLMPOP and script flags need 7.0. "
-            "Use Redis 7.0 or newer, or any Valkey."
-        )
-    return version
+    return read_version(await retrying(lambda: redis.info("server"), deadline_s=deadline_s))
 
 
 async def retrying(action: Callable[[], Awaitable[T]], *, deadline_s: float) -> T:

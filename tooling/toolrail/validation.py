@@ -52,6 +52,8 @@ def parse_arguments(raw: str | bytes | Mapping[str, JsonValue] | None) -> dict[s
             f"The arguments are not JSON: {error.msg} at line {error.lineno}, "
             f"column {error.colno}. Send one JSON object."
         ) from error
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise InvalidArguments(
             f"The arguments are a JSON {_json_type(value)}, not an object. Send one JSON object."
