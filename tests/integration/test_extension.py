@@ -122,7 +122,7 @@ async def test_two_calls_run_at_once_and_the_others_wait(bench: ExtensionBench) 
         tasks = [bench.start(bench.call("ext.demo.work")) for _ in range(34)]
         await bench.wait_begun(2, "demo")
         await bench.wait_asked(34, "demo")
-        with pytest.raises(ToolError, match="busy with other calls; this one was not made") as full:
+        with pytest.raises(ToolError, match="busy with other calls; it was not made") as full:
             await bench.run("ext.demo.work")
         gate.set()
         outputs = await asyncio.gather(*tasks)

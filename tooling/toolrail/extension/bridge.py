@@ -277,3 +277,8 @@ class Bridge:
         cancel = CancelCall(call_key=call.call_key, attempt=call.attempt).model_dump_json()
         begun = await self._step("withdraw", extension, session, str(call), cancel)
         return None if begun == -1 else begun == 1
+
+    async def forget_replies(self, worker: str) -> None:
+        """What was answered to the worker and is not read yet is dropped."""
+        key = self.keys.extension_replies(worker)
+        await retrying(lambda: command(self._redis, "DEL", key), deadline_s=self._deadline_s)

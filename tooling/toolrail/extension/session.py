@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 READ_MAX = 100
 BLOCK_MS = 1000
+DEAF_S = 10.0
 PAUSE_S = 0.2
 TAKEN_POLL_S = 0.5
 GOODBYE_S = 5.0
@@ -173,9 +174,11 @@ class Session:
         stream = self._bridge.keys.extension_calls(self._plan.extension, self._hello.nonce)
         while True:
             try:
-                entries = await xread(
-                    self._blocking, {stream: self._last}, count=READ_MAX, block_ms=BLOCK_MS
-                )
+                # A connection that died silently would never say so.
+                async with asyncio.timeout(BLOCK_MS / 1000 + DEAF_S):
+                    entries = await xread(
+                        self._blocking, {stream: self._last}, count=READ_MAX, block_ms=BLOCK_MS
+                    )
             except (RedisPyError, OSError) as error:
                 log.warning("extension.unreadable", extra={"reason": type(error).__name__})
                 await asyncio.sleep(PAUSE_S)

@@ -121,33 +121,38 @@ class ExtensionExecutor:
         Raises:
             ToolError: The call failed; the run goes on.
         """
+        try:
+            return await self._execute(call)
+        except _NotTaken:
+            # Its session had just ended. Nothing was begun, so a newer one may be asked.
+            await self._look()
+        try:
+            return await self._execute(call)
+        except _NotTaken:
+            raise unavailable(_extension_of(call.tool)) from None
+
+    async def _execute(self, call: ClaimedCall) -> ToolOutput:
         tool = self._directory.find(call.tool)
-        if tool is None:
-            raise unavailable(call.tool.removeprefix("ext.").partition(".")[0])
+        session = None if tool is None else self._directory.session(tool.extension)
+        if tool is None or session is None:
+            raise _NotTaken
         if tool.spec.spec_hash != call.spec_hash:
             raise ToolError(
                 "tool.spec_changed",
                 "The extension changed this tool after the call was decided.",
                 next_action="Look at its present description and call again.",
             )
-        session = await self._session_of(tool.extension)
         asked = AskedOf(tool.extension, session, CallId(call.call_key, call.attempt))
         with self._mailbox.expect(asked) as waiting:
             text = await self._answer(asked, waiting, tool, call)
         return read_answer(text, asked.call, tool.spec, max_bytes=call.max_output_bytes)
 
-    async def _session_of(self, extension: str) -> str:
-        session = self._directory.session(extension)
-        if session is None and self._listener is not None:
-            # It may have come a moment ago.
-            try:
-                await self._listener.look()
-            except ToolrailError as error:
-                log.warning("extension.no_look", extra={"reason": error.message})
-            session = self._directory.session(extension)
-        if session is None:
-            raise unavailable(extension)
-        return session
+    async def _look(self) -> None:
+        assert self._listener is not None
+        try:
+            await self._listener.look()
+        except ToolrailError as error:
+            log.warning("extension.no_look", extra={"reason": error.message})
 
     async def _answer(
         self, asked: AskedOf, waiting: Waiting, tool: OfferedTool, call: ClaimedCall
@@ -191,7 +196,7 @@ class ExtensionExecutor:
             case Asked.ASKED:
                 return
             case Asked.UNAVAILABLE:
-                raise unavailable(asked.extension)
+                raise _NotTaken
             case Asked.OVERLOADED:
                 raise overloaded(asked.extension)
 
@@ -200,9 +205,9 @@ class ExtensionExecutor:
         begun = await self._withdraw(asked)
         if waiting.is_answered:
             return await waiting.answer()
-        raise (
-            overloaded(asked.extension) if begun is False else too_slow(asked.extension, timeout_s)
-        )
+        if begun is False:
+            raise overloaded(asked.extension, queued=True)
+        raise too_slow(asked.extension, timeout_s)
 
     async def _lost(self, asked: AskedOf, tool: OfferedTool) -> ToolError:
         begun = await self._withdraw(asked)
@@ -222,9 +227,18 @@ class ExtensionExecutor:
             return None
 
 
+class _NotTaken(Exception):
+    """There is no such session any more, and it did not get the call."""
+
+
 def create_executor(parts: ExecutorParts) -> ExtensionExecutor:
     """Return the executor of this worker; nothing runs before `start`."""
     return ExtensionExecutor(parts.redis, parts.settings, worker=parts.worker)
+
+
+def _extension_of(tool: str) -> str:
+    """Return the extension's name as a canonical name shows it, for a person to read."""
+    return tool.removeprefix("ext.").partition(".")[0]
 
 
 def _timeout_s(tool: OfferedTool, call: ClaimedCall) -> float:

@@ -22,11 +22,17 @@ def unavailable(extension: str, *, sent: bool = False) -> ToolError:
     )
 
 
-def overloaded(extension: str) -> ToolError:
-    """Return the error for a call that was not made because of others."""
+def overloaded(extension: str, *, queued: bool = False) -> ToolError:
+    """Return the error for a call that was not made because of others.
+
+    Args:
+        extension: Its name.
+        queued: Whether the call had waited for its turn, and its time was over first.
+    """
+    what = "did not get to the call in its time" if queued else "is busy with other calls"
     return ToolError(
         "extension.overloaded",
-        f"The extension {extension!r} is busy with other calls; this one was not made.",
+        f"The extension {extension!r} {what}; it was not made.",
         next_action="Call again later, with fewer calls at once.",
     )
 

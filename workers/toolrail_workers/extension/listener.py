@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 READ_MAX = 100
 PAUSE_S = 0.5
+DEAF_S = 10.0
 CONFLICT = "A call was answered twice, differently; each call has one answer."
 
 
@@ -53,6 +54,7 @@ class Listener:
         self._directory = directory
         self._mailbox = mailbox
         self._poll_s = poll_s
+        self._worker = worker
         self._replies = bridge.keys.extension_replies(worker)
         self._changes = bridge.keys.extension_changes
         self._last = {self._replies: "0-0", self._changes: "0-0"}
@@ -80,6 +82,13 @@ class Listener:
                 await self._round()
             except (RedisPyError, OSError, ToolrailError) as error:
                 log.warning("extension.unreadable", extra={"reason": type(error).__name__})
+                await asyncio.sleep(PAUSE_S)
+            except UnicodeDecodeError:
+                log.error("extension.reply_not_text")
+                await self._skip()
+            except Exception:
+                # The edge of a loop that must outlive its defects.
+                log.exception("extension.listener_crashed")
                 await asyncio.sleep(PAUSE_S)
 
     async def look(self) -> None:
@@ -120,7 +129,9 @@ class Listener:
     async def _read(self, *, block_ms: int | None, only_replies: bool = False) -> bool:
         """Deliver what came; return whether there was a hint, or, of replies only, any."""
         streams = {self._replies: self._last[self._replies]} if only_replies else self._last
-        entries = await xread(self._blocking, streams, count=READ_MAX, block_ms=block_ms)
+        # A connection that died silently would never say so.
+        async with asyncio.timeout((block_ms or 0) / 1000 + DEAF_S):
+            entries = await xread(self._blocking, streams, count=READ_MAX, block_ms=block_ms)
         has_hint, has_replies = False, False
         for stream, entry, fields in entries:
             self._last[stream] = entry
@@ -134,6 +145,14 @@ class Listener:
                 self._blocking, "XTRIM", self._replies, "MINID", self._last[self._replies]
             )
         return has_replies if only_replies else has_hint
+
+    async def _skip(self) -> None:
+        """Step over what cannot be read: answers lost with it end by their calls' deadlines."""
+        self._last[self._changes] = f"{self.redis_now_ms()}-0"
+        try:
+            await self._bridge.forget_replies(self._worker)
+        except ToolrailError:
+            await asyncio.sleep(PAUSE_S)
 
     async def _deliver(self, fields: Mapping[str, str]) -> None:
         try:
