@@ -6,6 +6,7 @@ integration tests of extensions. Below: `toolrail.extension`, `toolrail_workers.
 
 import asyncio
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 
+import pytest
 from pydantic import JsonValue
 from redis.asyncio import Redis
 
@@ -25,7 +27,7 @@ from toolrail.redis_io import command, connect, xread
 from toolrail.settings import Settings, own_environment
 from toolrail.supervisor.ready import is_ready_line
 from toolrail.tasks import end_task
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tool import ToolContext, ToolError, ToolOutput
 from toolrail_schemas import (
     Caller,
     ExecuteCall,
@@ -33,6 +35,7 @@ from toolrail_schemas import (
     ExtensionTool,
     RegisterTools,
     Source,
+    TextBlock,
     ToolSpec,
 )
 from toolrail_workers.executor import ClaimedCall, OwnerSpecs
@@ -222,6 +225,31 @@ class RawExtension:
     async def reply(self, message: ExecuteCall, text: str, *, worker: str = "w1") -> bool:
         """Send any text as the answer."""
         return await self.bench.bridge.reply(self.hello, CallId.of(message), worker, text)
+
+
+def answer(message: ExecuteCall, **fields: object) -> str:
+    """Return an answer, lawful unless the fields say otherwise."""
+    plain: dict[str, object] = {
+        "type": "call.reply",
+        "call_key": message.call_key,
+        "attempt": message.attempt,
+        "content": [{"kind": "text", "text": "done"}],
+    }
+    return json.dumps({**plain, **fields})
+
+
+def text_of(output: ToolOutput) -> str:
+    """Return the first text of an output."""
+    block = output.content[0]
+    assert isinstance(block, TextBlock)
+    return block.text
+
+
+async def failure(task: "asyncio.Task[ToolOutput]") -> ToolError:
+    """Return the error a call ended with."""
+    with pytest.raises(ToolError) as error:
+        await task
+    return error.value
 
 
 class DiceProcess:
