@@ -1,13 +1,13 @@
 """Tools whose calls can be caught in the middle.
 
 Is: what the cluster tests call. Is not: a test.
-Above: `tests/integration/test_cluster.py`. Below: `toolrail.tool`.
+Above: `tests/integration/test_cluster.py`. Below: `toolrail.tools`.
 """
 
 import asyncio
 from pathlib import Path
 
-from toolrail.tool import Permission, ToolContext, tool
+from toolrail.tools import Permission, ToolContext, tool
 
 ENDLESS_S = 3_600.0
 LOOK_AGAIN_S = 0.02

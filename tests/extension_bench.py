@@ -27,7 +27,7 @@ from toolrail.redis_io import command, connect, xread
 from toolrail.settings import Settings, own_environment
 from toolrail.supervisor.ready import is_ready_line
 from toolrail.tasks import end_task
-from toolrail.tool import ToolContext, ToolError, ToolOutput
+from toolrail.tools import ToolContext, ToolError, ToolOutput
 from toolrail_schemas import (
     Caller,
     ExecuteCall,

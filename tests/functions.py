@@ -7,7 +7,7 @@ Below: `toolrail_workers.executor`.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import Annotations, JsonObject, SideEffect, Source, SourceRef, ToolSpec
 from toolrail_workers.executor import ClaimedCall, OwnerSpecs
 

@@ -22,7 +22,7 @@ from pydantic import JsonValue
 
 from tests.waiting import await_until
 from toolrail.settings import own_environment
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import Caller, JsonObject, Source, TextBlock, ToolSpec, sha256_hex
 from toolrail_workers.executor import ClaimedCall, OwnerSpecs
 from toolrail_workers.mcp.config import parse_servers_file

@@ -1,13 +1,13 @@
 """Tools to be tried: each ends in its own way.
 
 Is: what a tool author might write, good and bad. Is not: a test.
-Above: `tests/component/test_try.py`. Below: `toolrail.tool`.
+Above: `tests/component/test_try.py`. Below: `toolrail.tools`.
 """
 
 import asyncio
 import os
 
-from toolrail.tool import Budget, Isolation, SystemFailure, ToolContext, ToolError, tool
+from toolrail.tools import Budget, Isolation, SystemFailure, ToolContext, ToolError, tool
 
 
 @tool("trial.double", read_only=True)

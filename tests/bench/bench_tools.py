@@ -1,11 +1,11 @@
 """Tools that cost nothing, so that what is measured is the way to them and back.
 
-Is: an echo in each isolation. Is not: a test. Above: `bench_calls.py`. Below: `toolrail.tool`.
+Is: an echo in each isolation. Is not: a test. Above: `bench_calls.py`. Below: `toolrail.tools`.
 """
 
 from pydantic import JsonValue
 
-from toolrail.tool import Isolation, tool
+from toolrail.tools import Isolation, tool
 
 
 @tool("bench.echo", read_only=True)

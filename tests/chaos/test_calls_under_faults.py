@@ -14,7 +14,7 @@ from tests.waiting import await_until
 from tests.workers import WorkerBench, worker_bench
 from toolrail.redis_io import command, connect, retrying
 from toolrail.settings import Settings
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import CALL_TERMINAL_EVENTS, JournalEvent, UnknownEvent
 from toolrail_workers.executor import ClaimedCall
 

@@ -14,7 +14,7 @@ import pytest
 from tests.component import team_tools
 from toolrail.discovery import discover_tools
 from toolrail.output import ToolOutput
-from toolrail.tool import ToolContext
+from toolrail.tools import ToolContext
 from toolrail_schemas import (
     Caller,
     JsonObject,

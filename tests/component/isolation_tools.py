@@ -148,7 +148,7 @@ def descriptors() -> list[str]:
 
 
 class Whole:
-    """Takes the whole call, as `toolrail.tool.Tool` does."""
+    """Takes the whole call, as `toolrail.tools.Tool` does."""
 
     def call_isolated(
         self, arguments: dict[str, JsonValue], context: dict[str, JsonValue]

@@ -1,10 +1,10 @@
 """Tools that the tests of `toolrail policy` install by module name.
 
 Is: two small tools. Is not: collected by pytest. Above: `test_policy_cli.py`.
-Below: `toolrail.tool`.
+Below: `toolrail.tools`.
 """
 
-from toolrail.tool import Rollback, tool
+from toolrail.tools import Rollback, tool
 
 
 @tool("notes.read", read_only=True, destructive=False)

@@ -1,7 +1,7 @@
 """Tools as a team would write them, for every isolation.
 
 Is: a module that children import by name. Is not: part of the product.
-Above: `test_builtin_executor.py`. Below: `toolrail.tool`.
+Above: `test_builtin_executor.py`. Below: `toolrail.tools`.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from toolrail.tool import (
+from toolrail.tools import (
     Isolation,
     Rollback,
     SystemFailure,

@@ -13,7 +13,7 @@ from tests.waiting import await_until
 from toolrail.discovery import DiscoveredTools
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.settings import Settings
-from toolrail.tool import Isolation, tool
+from toolrail.tools import Isolation, tool
 from toolrail_schemas import (
     EventType,
     JsonBlock,

@@ -8,7 +8,7 @@ from tests.functions import ENDS, SENDS, FunctionExecutor, Gate, make_spec
 from tests.workers import WorkerBench
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.redis_io import command
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import (
     ErrorClass,
     Source,

@@ -1,7 +1,7 @@
 """What a tool answered, as its caller, a program and the journal get it."""
 
 from tests.workers import WorkerBench
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import EventType, ResourceRefBlock, TextBlock, parse_ref
 from toolrail_workers.executor import ClaimedCall
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.mcp_servers import claimed, raw_entry, running, sdk_entry, text_of
 from tests.waiting import await_until
-from toolrail.tool import ToolError
+from toolrail.tools import ToolError
 from toolrail_schemas import (
     AudioRefBlock,
     ErrorClass,

@@ -22,7 +22,7 @@ from tests.mcp_servers import (
     text_of,
 )
 from tests.waiting import await_until
-from toolrail.tool import ToolError
+from toolrail.tools import ToolError
 from toolrail_schemas import JsonObject
 
 TOOLS = [{"name": name} for name in ("die", "silent", "freeze", "pid", "junk", "long", "ask")]

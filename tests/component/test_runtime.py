@@ -17,7 +17,7 @@ from toolrail.errors import ConfigError
 from toolrail.redis_io import command
 from toolrail.registry import Registry
 from toolrail.settings import Settings
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tools import ToolContext, ToolOutput
 from toolrail_workers.assembly import Tuning
 from toolrail_workers.executor import ClaimedCall
 from toolrail_workers.port import DoorbellNotTaken

@@ -16,7 +16,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from toolrail.errors import SystemFailure, ToolError, ToolrailError
-from toolrail.tool import Tool, ToolContext, ToolOutput
+from toolrail.tools import Tool, ToolContext, ToolOutput
 from toolrail_schemas import JsonObject, TextBlock
 from toolrail_workers.builtin.locks import ThreadLocks
 from toolrail_workers.builtin.paths import parse_path

@@ -13,7 +13,7 @@ from tests.waiting import await_until
 from toolrail.errors import ConfigError, ExtensionNameTaken
 from toolrail.extension import Extension
 from toolrail.settings import Settings
-from toolrail.tool import ToolContext, ToolError, ToolOutput
+from toolrail.tools import ToolContext, ToolError, ToolOutput
 from toolrail_schemas import JsonBlock, Permission, SideEffect, TextBlock
 from toolrail_workers.extension.directory import NOT_CONNECTED
 

@@ -19,7 +19,7 @@ from tests.waiting import await_until
 from toolrail.extension.bridge import Asked, CallId
 from toolrail.redis_io import command
 from toolrail.settings import Settings
-from toolrail.tool import ToolError, ToolOutput
+from toolrail.tools import ToolError, ToolOutput
 from toolrail_schemas import ExecuteCall, ExtensionTool, HintedAnnotations
 
 SEEING = ExtensionTool(

@@ -19,7 +19,7 @@ from toolrail.errors import ExtensionClosed
 from toolrail.extension.bridge import CallId
 from toolrail.redis_io import command
 from toolrail.settings import Settings
-from toolrail.tool import ToolError, ToolOutput
+from toolrail.tools import ToolError, ToolOutput
 from toolrail_schemas import ExtensionTool, HintedAnnotations
 
 SEEING = ExtensionTool(

@@ -9,7 +9,7 @@ import pytest
 from tests.extension_bench import DiceProcess, ExtensionBench, extension_bench
 from tests.waiting import await_until
 from toolrail.settings import Settings
-from toolrail.tool import ToolError, ToolOutput
+from toolrail.tools import ToolError, ToolOutput
 
 QUICK = ("--heartbeat-s=0.1", "--dead-after-s=1")
 StartDice = Callable[..., DiceProcess]

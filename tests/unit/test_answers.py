@@ -4,7 +4,7 @@ import pytest
 
 from tests.functions import READS, SENDS, make_spec
 from toolrail.errors import SystemFailure, ToolError
-from toolrail.tool import ToolOutput
+from toolrail.tools import ToolOutput
 from toolrail_schemas import (
     Annotations,
     Caller,

@@ -11,7 +11,7 @@ from toolrail.discovery import ENTRY_POINT_GROUP, discover_tools
 from toolrail.errors import ConfigError
 
 GOOD = '''
-from toolrail.tool import tool
+from toolrail.tools import tool
 
 @tool("{name}", read_only=True)
 def act(x: int) -> int:
@@ -83,11 +83,11 @@ def test_two_tools_of_one_name_stop_the_start_and_both_are_named(plugins: Path) 
         ("def broken(:", "SyntaxError"),
         ("x = 1", "has no tools"),
         (
-            "from toolrail.tool import tool\ndef f(x: int): 'Do.'\ng = tool('a.b')(f)\n",
+            "from toolrail.tools import tool\ndef f(x: int): 'Do.'\ng = tool('a.b')(f)\n",
             "Use @tool as a decorator",
         ),
         ("TOOLS = [1]", "gives a list"),
-        ("from toolrail.tool import tool\n@tool('a.b')\ndef f(x): 'Do.'\n", "no type"),
+        ("from toolrail.tools import tool\n@tool('a.b')\ndef f(x): 'Do.'\n", "no type"),
     ],
 )
 def test_a_broken_plugin_is_reported_and_the_others_are_found(

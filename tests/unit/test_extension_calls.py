@@ -15,7 +15,7 @@ from toolrail.extension.answer import failure, reply_of
 from toolrail.extension.bridge import CallId
 from toolrail.extension.calls import ANSWERS_MAX, ANSWERS_MAX_CHARS, Answers, Calls, Order
 from toolrail.settings import Settings
-from toolrail.tool import Tool, ToolContext, ToolOutput
+from toolrail.tools import Tool, ToolContext, ToolOutput
 from toolrail_schemas import (
     CallReply,
     ExecuteCall,

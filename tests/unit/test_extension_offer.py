@@ -9,7 +9,7 @@ from toolrail.errors import ConfigError
 from toolrail.extension import Extension
 from toolrail.extension.offer import REFUSED, ExtensionToolOptions
 from toolrail.settings import Settings
-from toolrail.tool import Isolation, ToolContext
+from toolrail.tools import Isolation, ToolContext
 
 
 class Answer(BaseModel):

@@ -21,7 +21,7 @@ from mcp.types import (
 )
 
 from tests.mcp_servers import RUN_ID, KeptBlobs
-from toolrail.tool import ToolContext, ToolError, ToolOutput
+from toolrail.tools import ToolContext, ToolError, ToolOutput
 from toolrail_schemas import (
     Annotations,
     AudioRefBlock,

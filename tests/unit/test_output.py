@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from toolrail.tokens import estimate_tokens
-from toolrail.tool import ToolError, ToolOutput
+from toolrail.tools import ToolError, ToolOutput
 from toolrail_schemas import (
     Block,
     ImageRefBlock,

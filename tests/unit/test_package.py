@@ -24,21 +24,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         getattr(toolrail, "toll")  # noqa: B009  # a constant name would not type-check
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        "pass",
-        "import toolrail.tool",
-        "from toolrail.tool import ToolContext",
-        "from toolrail import ToolOutput",
-    ],
-)
-def test_the_name_tool_is_the_decorator_whatever_was_imported_first(first: str) -> None:
-    """The submodule of the same name never takes its place."""
-    code = f"{first}\nfrom toolrail import tool\nfrom toolrail.tool import tool as own\n"
-    subprocess.run([sys.executable, "-c", f"{code}assert tool is own"], check=True)
-
-
 def test_importing_the_package_loads_nothing_heavy() -> None:
     """`toolrail --help` and the children of tools do not pay for the client."""
     code = "import sys, toolrail; print(sorted({'pydantic', 'redis', 'kombu'} & set(sys.modules)))"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from toolrail.tool import (
+from toolrail.tools import (
     SystemFailure,
     Tool,
     ToolContext,

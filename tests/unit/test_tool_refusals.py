@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from toolrail.errors import ConfigError
-from toolrail.tool import (
+from toolrail.tools import (
     ToolContext,
     ToolOptions,
     tool,

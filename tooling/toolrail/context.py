@@ -2,7 +2,7 @@
 
 Is: `ToolContext` and the small ports behind it. Is not: their implementations (workers), nor
 anything of queue, ledger or policy: a tool sees none of these.
-Above: `tool.py`, tool functions, executors. Below: `errors.py`, `toolrail_schemas`.
+Above: `tools.py`, tool functions, executors. Below: `errors.py`, `toolrail_schemas`.
 """
 
 import math

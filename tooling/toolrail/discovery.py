@@ -2,7 +2,7 @@
 
 Is: the entry-point group `toolrail.tools` and a list of modules, read into one table by name.
 Is not: announcing them (`registry.py`), nor any choice among them (policy).
-Above: the builtin executor, `toolrail tools`. Below: `tool.py`, importlib.
+Above: the builtin executor, `toolrail tools`. Below: `tools.py`, importlib.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from types import MappingProxyType, ModuleType
 from typing import cast
 
 from toolrail.errors import ConfigError
-from toolrail.tool import Isolation, Tool
+from toolrail.tools import Isolation, Tool
 
 ENTRY_POINT_GROUP = "toolrail.tools"
 

@@ -2,7 +2,7 @@
 
 Is: `ToolOutput`, whole and unlimited, and its JSON form between processes. Is not: the stored,
 limited result of a call (`toolrail_schemas.ToolResult`), which the worker makes of it.
-Above: `tool.py`, executors. Below: `toolrail_schemas`.
+Above: `tools.py`, executors. Below: `toolrail_schemas`.
 """
 
 from dataclasses import dataclass

@@ -2,8 +2,8 @@
 
 Is: the input schema of a tool, and the strict check of a call's arguments right before the
 function runs. Is not: the check against the schema at dispatch (`validation.py`), or the decorator
-(`tool.py`).
-Above: `tool.py`. Below: pydantic.
+(`tools.py`).
+Above: `tools.py`. Below: pydantic.
 """
 
 import inspect

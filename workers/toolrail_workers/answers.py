@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.ledger import EventLine
-from toolrail.tool import ToolOutput
+from toolrail.tools import ToolOutput
 from toolrail.validation import validator_for
 from toolrail_schemas import (
     CALL_PAYLOADS,

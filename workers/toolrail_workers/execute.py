@@ -15,7 +15,7 @@ from toolrail.blobs import Blobs
 from toolrail.errors import BlobMissing, SystemFailure
 from toolrail.ledger import Claim, Held, Refusal
 from toolrail.ledger.closing import cancel_call
-from toolrail.tool import ToolContext
+from toolrail.tools import ToolContext
 from toolrail_schemas import Doorbell, ErrorClass, SideEffect, Source, ToolResult, ToolSpec
 from toolrail_workers.answers import Answers, Spent, failed
 from toolrail_workers.books import Books

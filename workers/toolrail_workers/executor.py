@@ -2,14 +2,14 @@
 
 Is: the port between `execute.py` and the executors, and the values that cross it. Is not: an
 executor; queue, ledger and Celery are unknown on the far side of this port.
-Above: `execute.py`, `announce.py`, `runtime.py`. Below: `toolrail.tool`, the schemas.
+Above: `execute.py`, `announce.py`, `runtime.py`. Below: `toolrail.tools`, the schemas.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import Caller, JsonObject, Source, ToolSpec
 
 

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from toolrail.output import no_output
 from toolrail.tokens import cut_at_tokens, estimate_tokens
-from toolrail.tool import ToolError, ToolOutput
+from toolrail.tools import ToolError, ToolOutput
 from toolrail_schemas import (
     Block,
     JsonBlock,

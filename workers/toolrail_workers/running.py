@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolrail.ledger import Held
-from toolrail.tool import ToolOutput
+from toolrail.tools import ToolOutput
 
 log = logging.getLogger(__name__)
 

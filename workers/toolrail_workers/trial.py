@@ -31,7 +31,7 @@ from toolrail.policy.load import load_policy
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail.registry import RegisteredTool
 from toolrail.settings import Settings
-from toolrail.tool import Tool, ToolContext
+from toolrail.tools import Tool, ToolContext
 from toolrail.validation import ArgumentValidators, parse_arguments
 from toolrail_schemas import (
     BudgetDecision,

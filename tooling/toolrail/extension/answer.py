@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from toolrail.extension.bridge import CallId
-from toolrail.tool import ToolError, ToolOutput
+from toolrail.tools import ToolError, ToolOutput
 from toolrail_schemas import Block, CallReply, JsonBlock, TextBlock
 
 TEXT_BYTES = 64 * 1024

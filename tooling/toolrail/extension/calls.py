@@ -16,7 +16,7 @@ from toolrail.errors import ToolrailError
 from toolrail.extension.answer import failure
 from toolrail.extension.bridge import CallId
 from toolrail.extension.invocation import Invocation
-from toolrail.tool import Tool
+from toolrail.tools import Tool
 from toolrail_schemas import ExecuteCall
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from toolrail.extension.session import Session, SessionEnd, SessionPlan
 from toolrail.logs import set_up_logging
 from toolrail.redis_io import check_version, connect
 from toolrail.settings import Settings
-from toolrail.tool import Tool
+from toolrail.tools import Tool
 from toolrail_schemas import ExtensionHello, RegisterTools
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Extension:
         /,
         **options: Unpack[ExtensionToolOptions],
     ) -> Tool | Callable[[Callable[..., object]], Tool]:
-        """Offer the decorated function; its schema is read as `toolrail.tool` reads it.
+        """Offer the decorated function; its schema is read as `toolrail.tools` reads it.
 
         A blocking function runs in a thread, which cannot be killed: it should look at
         `ToolContext.stopped` when it takes long.

@@ -1,7 +1,7 @@
 """Run one call's function: async ones on the loop, blocking ones in a thread.
 
 Is: arguments checked, context given, every ending a message. Is not: how many at once, or whether
-to start at all (`calls.py`). Above: `calls.py`. Below: `answer.py`, `toolrail.tool`.
+to start at all (`calls.py`). Above: `calls.py`. Below: `answer.py`, `toolrail.tools`.
 
 A thread cannot be killed: a blocking function that is cancelled, or too late, is only told so
 (`context.stopped`), and keeps its slot until it returns.
@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from toolrail.extension.answer import failure, failure_of, reply_of
 from toolrail.extension.bridge import CallId
-from toolrail.tool import Tool, ToolContext, ToolError, ToolOutput
+from toolrail.tools import Tool, ToolContext, ToolError, ToolOutput
 from toolrail_schemas import Caller, ExecuteCall
 
 log = logging.getLogger(__name__)

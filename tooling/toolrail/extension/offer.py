@@ -1,7 +1,7 @@
 """Make of a function the tool that an extension registers.
 
 Is: names, limits and hints of one tool, checked where it is declared. Is not: reading signatures,
-which `toolrail.tool` does for every kind of tool. Above: `extension.py`. Below: `toolrail.tool`.
+which `toolrail.tools` does for every kind of tool. Above: `extension.py`. Below: `toolrail.tools`.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from typing import TypedDict, cast
 from pydantic import ValidationError
 
 from toolrail.errors import ConfigError
-from toolrail.tool import Cost, Isolation, SurfaceMeta, Tool, ToolOptions, tool
+from toolrail.tools import Cost, Isolation, SurfaceMeta, Tool, ToolOptions, tool
 from toolrail_schemas import ExtensionTool, JsonObject
 
 HINTS = ("read_only", "destructive", "idempotent", "open_world", "cost", "cancellable")

@@ -23,7 +23,7 @@ from toolrail.extension.bridge import Bridge, CallId, SessionTerms, Taken
 from toolrail.extension.calls import Calls, Order
 from toolrail.redis_io import xread
 from toolrail.tasks import end_task
-from toolrail.tool import Tool
+from toolrail.tools import Tool
 from toolrail_schemas import (
     CancelCall,
     ExecuteCall,

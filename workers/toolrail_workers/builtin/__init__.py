@@ -4,5 +4,5 @@ Is: `executor.py`, and the workspace tools (`workspace.py`) with what is under t
 bottom: `faults.py` and `paths.py` (text only), `walk.py` and `files.py` (descriptors), `locks.py`
 and `versions.py` (the run's memory), `run_workspace.py` (all of it together), then one module per
 tool. Start reading at `workspace.py`. Is not: MCP or extension tools.
-Above: `toolrail_workers.runtime`. Below: `toolrail.tool`, `isolation/`.
+Above: `toolrail_workers.runtime`. Below: `toolrail.tools`, `isolation/`.
 """

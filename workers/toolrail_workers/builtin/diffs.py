@@ -9,7 +9,7 @@ import difflib
 import logging
 
 from toolrail.errors import ToolrailError
-from toolrail.tool import ToolContext
+from toolrail.tools import ToolContext
 from toolrail_schemas import DiffRefBlock, artifact_ref
 from toolrail_workers.builtin.paths import LogicalPath
 from toolrail_workers.builtin.texts import TextFile

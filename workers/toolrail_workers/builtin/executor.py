@@ -21,7 +21,7 @@ from typing import Self
 
 from toolrail.discovery import BrokenPlugin, DiscoveredTools, discover_tools
 from toolrail.settings import Settings, safe_environment
-from toolrail.tool import (
+from toolrail.tools import (
     BlobStore,
     Isolation,
     SystemFailure,
@@ -96,7 +96,7 @@ class BuiltinExecutor:
             calls_per_child=limits.calls_per_child,
             environment=_child_environment(),
             limits=ChildLimits(address_space_bytes=limits.child_memory_bytes),
-            preload=("toolrail.tool",),
+            preload=("toolrail.tools",),
         )
         specs = tuple(tool.spec for tool in self._tools.values())
         self._owners = (OwnerSpecs(OWNER, specs),)

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolrail.errors import SystemFailure, ToolError
-from toolrail.tool import ToolOutput
+from toolrail.tools import ToolOutput
 from toolrail_schemas import JsonObject, TextBlock
 from toolrail_workers.builtin.files import read_whole
 from toolrail_workers.builtin.paths import LogicalPath

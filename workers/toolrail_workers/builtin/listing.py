@@ -19,7 +19,7 @@ from enum import StrEnum
 from pydantic import TypeAdapter
 
 from toolrail.errors import SystemFailure, ToolError
-from toolrail.tool import ToolOutput
+from toolrail.tools import ToolOutput
 from toolrail_schemas import JsonObject, TextBlock
 from toolrail_workers.builtin import faults
 from toolrail_workers.builtin.paths import LogicalPath

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from toolrail.errors import ToolError
 from toolrail.tokens import cut_at_tokens
-from toolrail.tool import ToolOutput
+from toolrail.tools import ToolOutput
 from toolrail_schemas import JsonObject, ResourceRefBlock, TextBlock, workspace_ref
 from toolrail_workers.builtin.paths import LogicalPath
 from toolrail_workers.builtin.run_workspace import RunWorkspace

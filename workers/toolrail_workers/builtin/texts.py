@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from toolrail.tool import ToolOutput
+from toolrail.tools import ToolOutput
 from toolrail_schemas import (
     ErrorClass,
     FileRefBlock,

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from toolrail.errors import SystemFailure
-from toolrail.tool import (
+from toolrail.tools import (
     Budget,
     Isolation,
     Rollback,

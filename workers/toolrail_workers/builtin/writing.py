@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toolrail.errors import ToolError
-from toolrail.tool import ToolContext, ToolOutput
+from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import Block, EventType, JsonObject, TextBlock, sha256_hex, workspace_ref
 from toolrail_workers.builtin.diffs import store_diff
 from toolrail_workers.builtin.paths import LogicalPath

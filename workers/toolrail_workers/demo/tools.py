@@ -1,12 +1,12 @@
 """Two tools of a team's own, made with `@tool`.
 
 Is: what a team would write. Is not: part of the product's tool set; only the demo loads it.
-Above: `world.py` names it in `tool_modules`. Below: `toolrail.tool`.
+Above: `world.py` names it in `tool_modules`. Below: `toolrail.tools`.
 """
 
 import asyncio
 
-from toolrail.tool import ToolContext, tool
+from toolrail.tools import ToolContext, tool
 
 _ENDLESS_S = 3_600.0
 

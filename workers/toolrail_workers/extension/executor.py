@@ -16,7 +16,7 @@ from toolrail.extension.bridge import Asked, Bridge, CallId
 from toolrail.redis_io import connect
 from toolrail.settings import Settings
 from toolrail.tasks import end_task
-from toolrail.tool import ToolContext, ToolError, ToolOutput
+from toolrail.tools import ToolContext, ToolError, ToolOutput
 from toolrail_schemas import ExecuteCall, Source
 from toolrail_workers.executor import ClaimedCall, OwnerSpecs
 from toolrail_workers.extension.directory import Directory, OfferedTool

@@ -1,10 +1,10 @@
 """Say in words what went wrong with an extension's call.
 
 Is: the errors of semantics 7, rows 32, 33, 39, 40, as they read for extensions. Is not: the choice
-among them (`executor.py`, `reading.py`). Above: both. Below: `toolrail.tool`.
+among them (`executor.py`, `reading.py`). Above: both. Below: `toolrail.tools`.
 """
 
-from toolrail.tool import ToolError
+from toolrail.tools import ToolError
 
 
 def unavailable(extension: str, *, sent: bool = False) -> ToolError:

@@ -12,7 +12,7 @@ import orjson
 from pydantic import JsonValue, ValidationError
 
 from toolrail.extension.bridge import CallId
-from toolrail.tool import ToolOutput
+from toolrail.tools import ToolOutput
 from toolrail_schemas import CallReply, JsonBlock, TextBlock, ToolSpec
 from toolrail_workers.extension.faults import invalid_output, too_large
 

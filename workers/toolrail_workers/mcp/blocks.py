@@ -23,7 +23,7 @@ from mcp.types import (
 )
 from pydantic import JsonValue
 
-from toolrail.tool import BlobStore, ToolError
+from toolrail.tools import BlobStore, ToolError
 from toolrail_schemas import (
     AudioRefBlock,
     Block,

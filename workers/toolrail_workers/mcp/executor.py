@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mcp.types import InputRequiredResult
 
-from toolrail.tool import ToolContext, ToolError, ToolOutput
+from toolrail.tools import ToolContext, ToolError, ToolOutput
 from toolrail_schemas import Source
 from toolrail_workers.executor import ClaimedCall, OwnerSpecs
 from toolrail_workers.mcp.config import ServerConfig, ServersFile, load_servers_file

@@ -20,7 +20,7 @@ from mcp.types import (
 )
 from pydantic import JsonValue
 
-from toolrail.tool import ToolContext, ToolError, ToolOutput
+from toolrail.tools import ToolContext, ToolError, ToolOutput
 from toolrail_schemas import (
     Block,
     ErrorClass,

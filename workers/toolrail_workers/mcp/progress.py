@@ -8,7 +8,7 @@ import time
 
 from mcp.shared.dispatcher import ProgressFnT
 
-from toolrail.tool import ToolContext
+from toolrail.tools import ToolContext
 
 LEAST_PAUSE_S = 0.2
 """A chatty server may not fill the inbox of a client that only draws a bar."""

@@ -5,7 +5,7 @@ are here too, so that an author needs one import. Is not: finding tools (`discov
 running them (`toolrail_workers`).
 Above: tool modules, executors. Below: `parameters.py`, `context.py`, `errors.py`.
 
-    from toolrail.tool import Rollback, tool
+    from toolrail.tools import Rollback, tool
 
     @tool("notes.add", destructive=False, rollback=Rollback.NONE)
     def add(text: str, pinned: bool = False) -> str:
