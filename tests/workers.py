@@ -14,9 +14,9 @@ from redis.exceptions import RedisError as RedisPyError
 from tests.calls import LedgerBench, ledger_bench
 from tests.functions import FunctionExecutor, echo, make_spec
 from tests.waiting import POLL_S, await_until
+from toolrail.closing import cancel_call
 from toolrail.doorbell import RedisDoorbell, read_envelope
 from toolrail.ledger import NewCall, StoredCall, unaccounted
-from toolrail.ledger.closing import cancel_call
 from toolrail.redis_io import command
 from toolrail.results import load_result
 from toolrail.settings import Settings

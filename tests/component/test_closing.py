@@ -4,8 +4,8 @@ import pytest
 
 from tests.functions import Gate
 from tests.workers import WorkerBench
+from toolrail.closing import cancel_call, close_open_calls
 from toolrail.errors import CallNotFound
-from toolrail.ledger.closing import cancel_call, close_open_calls
 
 
 async def test_a_cancelled_approval_is_no_longer_asked_for(bench: WorkerBench) -> None:

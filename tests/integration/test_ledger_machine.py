@@ -21,10 +21,10 @@ from pydantic import JsonValue
 
 from tests.calls import LedgerBench, ledger_bench
 from tests.promises import promise
+from toolrail.closing import cancel_call, close_call, expire_approval
 from toolrail.errors import ApprovalConflict
 from toolrail.ledger import Claim as Granted
 from toolrail.ledger import Ending, Held, NewCall, Renewal, unaccounted
-from toolrail.ledger.closing import cancel_call, close_call, expire_approval
 from toolrail.results import ending_of, store_result
 from toolrail.settings import Settings
 from toolrail_schemas import TextBlock, ToolResult

@@ -14,12 +14,12 @@ from pydantic import JsonValue
 from toolrail.admission import Admission
 from toolrail.approvals import Approvals
 from toolrail.blobs import Blobs
+from toolrail.closing import cancel_call, close_open_calls
 from toolrail.dispatcher import Dispatcher
 from toolrail.drafting import Draft
 from toolrail.errors import CallNotFound, RunNotFound, WaitTimeout
 from toolrail.inbox import Inbox
 from toolrail.ledger import JournalReader, Ledger, LedgerReader, RunEnd
-from toolrail.ledger.closing import cancel_call, close_open_calls
 from toolrail.policy.inputs import Facts
 from toolrail.registry import RegistryView
 from toolrail.request import CallRequest, RunContext, Ticket

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from toolrail.blobs import Blobs
+from toolrail.closing import Guard, close_call
 from toolrail.doorbell import DoorbellPort
 from toolrail.keys import Keys
 from toolrail.ledger import Closed, Ledger, LedgerReader, StoredCall
-from toolrail.ledger.closing import Guard, close_call
 from toolrail_schemas import Doorbell
 
 

@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 
 from toolrail.blobs import Blobs
+from toolrail.closing import cancel_call
 from toolrail.errors import BlobMissing, SystemFailure
 from toolrail.ledger import Claim, Held, Refusal
-from toolrail.ledger.closing import cancel_call
 from toolrail.tools import ToolContext
 from toolrail_schemas import Doorbell, ErrorClass, SideEffect, Source, ToolResult, ToolSpec
 from toolrail_workers.answers import Answers, Spent, failed

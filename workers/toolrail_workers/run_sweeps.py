@@ -2,16 +2,16 @@
 
 Is: closing what an ending run still has open, then the run; runs idle for a day. Is not: the
 decision that a run ends (client, dispatcher, a system failure).
-Above: `reaper.py`. Below: `toolrail.ledger.closing`.
+Above: `reaper.py`. Below: `toolrail.closing`.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
+from toolrail.closing import close_open_calls
 from toolrail.errors import RedisError, RedisUnavailable, RunNotFound, ToolrailError
 from toolrail.ledger import Due
-from toolrail.ledger.closing import close_open_calls
 from toolrail.redis_io import command, retrying
 from toolrail_workers.books import Books
 

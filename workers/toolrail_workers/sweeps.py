@@ -2,16 +2,16 @@
 
 Is: expired leases, approvals and deadlines, each found by its zset and settled under a guard.
 Is not: lost doorbells (`rebell.py`) or whole runs (`run_sweeps.py`).
-Above: `reaper.py`. Below: `lost.py`, `books.py`, `toolrail.ledger.closing`.
+Above: `reaper.py`. Below: `lost.py`, `books.py`, `toolrail.closing`.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from toolrail.closing import expire_approval
 from toolrail.errors import ToolrailError
 from toolrail.ledger import Due, StoredCall
-from toolrail.ledger.closing import expire_approval
 from toolrail_workers.books import Books
 from toolrail_workers.lost import LostCalls
 
