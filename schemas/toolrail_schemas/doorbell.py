@@ -4,7 +4,6 @@ Is: `Doorbell` and its MAC. Is not: truth; losing, doubling or forging one chang
 Above: dispatcher, workers. Below: `_base.py`.
 """
 
-import hashlib
 import hmac
 from typing import Self
 
@@ -39,7 +38,7 @@ class Doorbell(WireModel):
 def doorbell_mac(secret: bytes, run_id: str, call_key: str, attempt: int) -> str:
     """Return the HMAC-SHA256 of a doorbell's fields as hex."""
     message = f"{run_id}\x00{call_key}\x00{attempt}".encode()
-    return hmac.new(secret, message, hashlib.sha256).hexdigest()
+    return hmac.digest(secret, message, "sha256").hex()
 
 
 def verify_doorbell(doorbell: Doorbell, secret: bytes) -> bool:

@@ -10,7 +10,7 @@ from tests.promises import promise
 from toolrail.errors import (
     CallConflict,
 )
-from toolrail.ledger import Claim, Held, Refusal, Renewal, unaccounted
+from toolrail.ledger import CLAIM_FIELDS, Claim, Held, Refusal, Renewal, unaccounted
 from toolrail.redis_io import command
 from toolrail.settings import Settings
 
@@ -77,6 +77,14 @@ async def test_other_content_under_the_same_key_is_a_conflict(bench: LedgerBench
 
     with pytest.raises(CallConflict):
         await bench.ledger.dispatch(bench.new_call("c1", arguments={"text": "other"}))
+
+
+async def test_a_claim_brings_every_field_under_its_own_name(bench: LedgerBench) -> None:
+    """The list in the script and the one in Python are the same."""
+    claim = await claimed(bench, "c1")
+    record = await bench.call("c1")
+
+    assert claim.fields == {name: record.fields.get(name, "") for name in CLAIM_FIELDS}
 
 
 async def test_a_claim_is_granted_again_to_the_same_nonce_only(bench: LedgerBench) -> None:

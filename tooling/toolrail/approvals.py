@@ -95,7 +95,7 @@ class Approvals:
             result = ToolResult.failure(fields["call_id"], fields["tool"], code=code)
             await self._close(run.run_id, key, result, by=by, approval_state="cancelled")
             return "failed"
-        if dispatched.status == "accepted":
+        if dispatched.status == "accepted" and not self._doorbell.is_inline:
             await self._doorbell.ring(fields["queue"], self._entries.sign(run.run_id, key))
         return dispatched.state
 

@@ -81,7 +81,7 @@ class Dispatcher:
         code = _REFUSED_BY_LEDGER.get(dispatched.status)
         if code is not None:
             return await self.refuse(run, draft, code)
-        if dispatched.status == "accepted" and dispatched.state == "queued":
+        if dispatched.state == "queued" and not self._doorbell.is_inline:
             await self._doorbell.ring(draft.queue, self._entries.sign(run.run_id, draft.key))
         return _ticket(run, draft, dispatched.state)
 

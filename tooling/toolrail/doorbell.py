@@ -152,6 +152,9 @@ def publish(producer: Producer, queue: str, doorbell: Doorbell, *, task_id: str)
 class DoorbellPort(Protocol):
     """How a committed call is announced to the workers."""
 
+    is_inline: bool
+    """Whether the script that commits also rings, so that `ring` has nothing to do."""
+
     def inline(self, queue: str, doorbell: Doorbell) -> str:
         """Return the message for the script to push itself; empty when `ring` does it."""
         ...
@@ -167,6 +170,8 @@ class DoorbellPort(Protocol):
 
 class RedisDoorbell:
     """The broker is the ledger's own Redis: the script that commits also pushes."""
+
+    is_inline = True
 
     def __init__(self) -> None:
         self._envelopes = Envelopes()
@@ -188,6 +193,8 @@ class KombuDoorbell:
     A crash or an outage in between is healed by the reaper, so a failure here is logged, and the
     call stays accepted.
     """
+
+    is_inline = False
 
     def __init__(self, broker_url: str, *, timeout_s: float, threads: int = 2) -> None:
         self._connection = Connection(

@@ -150,9 +150,7 @@ class Ledger:
         self, run_id: str, call_key: str, *, attempt: int, nonce: str, worker: str, lease_ms: int
     ) -> Claim | Refusal:
         """The attempt belongs to this worker until its lease ends, or the reason why not."""
-        reply = await self._call(
-            "claim", run_id, call_key, attempt, nonce, worker, lease_ms, *CLAIM_FIELDS
-        )
+        reply = await self._call("claim", run_id, call_key, attempt, nonce, worker, lease_ms)
         if reply[0] != "OK":
             return Refusal(reply[0])
         fields: dict[str, str] = dict(zip(CLAIM_FIELDS, reply[3:], strict=True))

@@ -139,6 +139,7 @@ CLAIM_FIELDS = (
     "max_attempts",
     "attempt",
 )
+"""What `lua/claim.lua` answers with, in this order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,24 @@
 #!lua
 -- Give one attempt of a call to one worker, before any effect.
 --
--- ARGV: prefix, run_id, call_key, attempt, nonce, worker, lease_ms, field names to return...
--- Returns {OK, fence, queue_ms, value, ...} in the order asked | {DUP_RUNNING} | {DUP_DONE}
+-- ARGV: prefix, run_id, call_key, attempt, nonce, worker, lease_ms
+-- Returns {OK, fence, queue_ms, value, ...} in the order of FIELDS | {DUP_RUNNING} | {DUP_DONE}
 --       | {STALE} | {CANCELLED} | {EXPIRED} | {RUN_CLOSED} | {NO_CALL} | {JOURNAL_FAILED, why}.
 -- The same nonce again gets the same answer: a reply may be lost with its connection.
 -- keys: run (rw), call (rw), run:journal (w), leases (w), queued:{queue} (w), deadlines (w),
 --       journal:all (w), totals (w)
+
+-- What a worker needs to run the call; `records.CLAIM_FIELDS` is the same list.
+local FIELDS = { 'call_id', 'tool', 'source', 'queue', 'spec_hash', 'args', 'args_blob', 'caller',
+  'tenant', 'profile', 'turn', 'timeout_ms', 'max_output_bytes', 'max_output_tokens',
+  'policy_hash', 'client', 'retry_safe', 'max_attempts', 'attempt' }
 
 local call = read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end
 
 local function granted()
   local out = { 'OK', tonumber(call.fence), tonumber(call.started_ms) - tonumber(call.queued_ms) }
-  local values = redis.call('HMGET', call.hash, unpack(ARGV, 8))
+  local values = redis.call('HMGET', call.hash, unpack(FIELDS))
   for i, value in ipairs(values) do out[3 + i] = value or '' end
   return out
 end
