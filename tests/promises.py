@@ -47,6 +47,12 @@ PROMISES: dict[str, Promise] = {
         "and else says its outcome is unknown.",
         source="DESIGN 2, semantics 2.6",
     ),
+    "call.survives-redis": Promise(
+        text="A Redis that crashes and comes back with its append-only file has lost no call "
+        "and doubles no unsafe effect.",
+        source="issue 2, bad input; ops 4.4 row 15",
+        gaps="The machine survives: what the kernel had in its cache reaches the file.",
+    ),
     "call.unknown-not-repeated": Promise(
         text="An unknown outcome is not repeated without a person.",
         source="DESIGN 2",
