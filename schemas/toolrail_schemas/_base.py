@@ -30,6 +30,10 @@ CalledName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 """The name in a call: canonical, or whatever a model made up."""
 RunId = Annotated[str, StringConstraints(pattern=r"^run_[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 CallKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+ErrorCode = Annotated[
+    str, StringConstraints(max_length=128, pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+$")
+]
+"""How a call failed: a code of the table, or a tool's own."""
 Sha256Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 MimeType = Annotated[
     str, StringConstraints(max_length=127, pattern=r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+$")

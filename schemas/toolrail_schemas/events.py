@@ -6,15 +6,16 @@ Above: `journal.py`. Below: `_base.py`, `refs.py`.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from toolrail_schemas._base import (
     CalledName,
     CallId,
     CallKey,
     Count,
+    ErrorCode,
     Flag,
     Label,
     Positive,
@@ -182,10 +183,9 @@ class FailedPayload(CallPayload):
     """The call ends here, failed; it says nothing about the run."""
 
     error_class: ErrorClass
-    error_code: Annotated[
-        str, StringConstraints(max_length=128, pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+$")
-    ]
+    error_code: ErrorCode
     message: ShortText
+    """What the code means, in our words; what the tool said stands in the stored result."""
     result_ref: ResourceRefStr | None = None
     duration_ms: Count
 

@@ -6,9 +6,18 @@ Above: workers, ledger, client, providers. Below: `content.py`, `refs.py`, `erro
 
 from typing import Annotated, Self
 
-from pydantic import Field, JsonValue, StringConstraints, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
-from toolrail_schemas._base import KIB, CalledName, CallId, Count, Flag, WireModel, check_json
+from toolrail_schemas._base import (
+    KIB,
+    CalledName,
+    CallId,
+    Count,
+    ErrorCode,
+    Flag,
+    WireModel,
+    check_json,
+)
 from toolrail_schemas.content import Block, TextBlock, ref_of
 from toolrail_schemas.errors import ErrorClass, error_info
 from toolrail_schemas.refs import ResourceRefStr
@@ -39,9 +48,7 @@ class ToolResult(WireModel):
     structured: JsonValue = None
     is_error: Flag = False
     """The model may recover from it; it does not by itself fail the run."""
-    error_code: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+$")] | None = (
-        None
-    )
+    error_code: ErrorCode | None = None
     error_class: ErrorClass | None = None
     resource_refs: tuple[ResourceRefStr, ...] = ()
     """Every ref the result gives out, each once, at most 64."""
@@ -60,13 +67,18 @@ class ToolResult(WireModel):
         structured: JsonValue = None,
         usage: Usage | None = None,
     ) -> Self:
-        """Return an error result; text and class come from the table of codes when not given."""
+        """Return an error result; text and class come from the table of codes when not given.
+
+        A text that is too long loses its end, and gets the remedy of its code instead.
+        """
         info = error_info(code)
         said = text if text is not None else f"{info.sentence} {info.remedy}"
+        if len(said) > ERROR_TEXT_MAX_CHARS:
+            said = f"{said[: ERROR_TEXT_MAX_CHARS - len(info.remedy) - 2]}… {info.remedy}"
         return cls(
             call_id=call_id,
             name=name,
-            content=(TextBlock(text=said[:ERROR_TEXT_MAX_CHARS]),),
+            content=(TextBlock(text=said),),
             structured=structured,
             is_error=True,
             error_code=code,

@@ -142,6 +142,7 @@ def test_a_block_at_its_limit_is_taken(block: JsonObject) -> None:
         {**ERROR, "error_code": "Timeout"},
         {**ERROR, "error_code": "timeout"},
         {**ERROR, "error_code": "tool.timeout\n"},
+        {**ERROR, "error_code": "tool." + "x" * 124},
         {"truncated": True},
         {"content": [{"kind": "resource_ref", "uri": REF}], "truncated": False},
         {"resource_refs": ["nonsense"]},
@@ -209,13 +210,24 @@ def test_a_truncated_answer_says_where_the_rest_is() -> None:
 
 
 def test_a_failure_speaks_the_words_of_its_code() -> None:
-    """Unless told what to say; text is cut to 2000 characters."""
+    """Unless told what to say."""
     info = error_info("tool.timeout")
 
     plain = ToolResult.failure("c1", "notes.add", code="tool.timeout")
-    own = ToolResult.failure("c1", "notes.add", code="shop.closed", text="x" * 3000)
+    own = ToolResult.failure("c1", "notes.add", code="shop.closed", text="Closed.")
 
     assert plain.content == (TextBlock(text=f"{info.sentence} {info.remedy}"),)
     assert plain.error_class is ErrorClass.RECOVERABLE
     assert own.error_code == "shop.closed"
-    assert own.content == (TextBlock(text="x" * 2000),)
+    assert own.content == (TextBlock(text="Closed."),)
+
+
+def test_a_long_failure_loses_its_end_but_not_what_to_do_next() -> None:
+    """At most 2000 characters; the remedy of the code stands for the advice that was cut off."""
+    text = "x" * 2000 + " Correct them."
+    failure = ToolResult.failure("c1", "notes.add", code="tool.invalid_arguments", text=text)
+    (block,) = failure.content
+
+    assert isinstance(block, TextBlock)
+    assert len(block.text) == 2000
+    assert block.text.endswith(f"x… {error_info('tool.invalid_arguments').remedy}")
