@@ -84,6 +84,16 @@ class Cell:
     bench: LedgerBench
     settings: Settings
 
+    async def change_tool(self, name: str) -> None:
+        """Announce another definition of one tool, and let the client see it."""
+        specs = [
+            spec.model_copy(update={"description": "Another one."}) if spec.name == name else spec
+            for spec in SPECS
+        ]
+        registry = Registry(self.bench.redis, prefix=self.settings.key_prefix, deadline_s=5)
+        await registry.announce("builtin", "builtin", specs, worker="w", available=True)
+        await self.rail.refresh_tools()
+
 
 def write_policy(folder: Path) -> Path:
     """Write the policy folder of these tests."""

@@ -87,6 +87,30 @@ async def test_an_approval_beyond_the_budget_ends_the_call(cell: Cell) -> None:
     assert [result.error_code for result in results] == [None, "tool.budget_exhausted"]
 
 
+async def test_an_approval_of_a_tool_that_has_changed_starts_nothing(cell: Cell) -> None:
+    """The person saw another definition: the call ends, and says what to do."""
+    run = await opened(cell, approval_mode="interactive")
+    ticket = await run.dispatch(CallRequest(id="c1", name="demo.ask", arguments={"text": "a"}))
+    await cell.change_tool("demo.ask")
+    await run.approve(ticket, by="ann")
+    result = await run.wait(ticket, timeout_s=5)
+    kinds = [str(event.type) for event in await run.journal()]
+
+    assert result.error_code == "tool.spec_changed"
+    assert "approval_superseded" in kinds
+    assert "tool_call_started" not in kinds
+
+
+async def test_refusing_twice_is_refusing_once(cell: Cell) -> None:
+    """A person's client may lose the reply and ask again."""
+    run = await opened(cell, approval_mode="interactive")
+    ticket = await run.dispatch(CallRequest(id="c1", name="demo.ask", arguments={"text": "a"}))
+    for _ in range(2):
+        await run.deny(ticket, by="ann", comment="No.")
+
+    assert await run.status() == "open"
+
+
 async def test_a_refusal_carries_the_persons_words_to_the_model(cell: Cell) -> None:
     """And it does not fail the run."""
     run = await opened(cell, approval_mode="interactive")

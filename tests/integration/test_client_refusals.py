@@ -104,6 +104,28 @@ async def test_a_denial_fails_the_run_unless_the_policy_says_return(cell: Cell) 
         await strict.call("demo.echo", {"text": "a"}, id="c2")
 
 
+async def test_a_strict_plan_may_let_the_model_go_on(cell: Cell) -> None:
+    """`fail_fast` is only the default of what a plan does not list."""
+    gentle = {"mode": "strict", "allow": ["demo.turn"], "on_denied": "return_result"}
+    strict = {"mode": "strict", "allow": ["demo.turn"]}
+    runs = [await opened(cell, plan=plan) for plan in (gentle, strict)]
+    results = [await run.call("demo.echo", {"text": "a"}, id="c1", timeout_s=5) for run in runs]
+
+    assert {result.error_code for result in results} == {"policy.plan_violation"}
+    assert [await run.status() for run in runs] == ["open", "failed"]
+    assert "plan_policy_violation" in [str(event.type) for event in await runs[0].journal()]
+
+
+async def test_a_model_that_never_learns_is_stopped(cell: Cell) -> None:
+    """Invalid calls count like denied ones."""
+    run = await opened(cell, limits=RunLimits(max_denied=2))
+    for n in range(3):
+        await run.call("demo.echo", {}, id=f"c{n}", timeout_s=5)
+
+    assert await run.status() == "failed"
+    assert (await run.record())["code"] == "run.drift_limit"
+
+
 async def test_a_call_that_needs_a_person_is_refused_when_nobody_can_be_asked(cell: Cell) -> None:
     """Headless is a refusal, never a yes."""
     run = await opened(cell)

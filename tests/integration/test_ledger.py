@@ -148,7 +148,7 @@ async def test_racing_reservations_never_pass_the_cap(bench: LedgerBench, cap: i
 async def test_the_turn_cap_counts_per_turn(bench: LedgerBench) -> None:
     """What was refused in one turn is welcome in the next."""
     statuses = [
-        (await bench.ledger.dispatch(bench.new_call("a", turn=turn, cap_turn=1))).status
+        (await bench.ledger.dispatch(bench.new_call(f"a{turn}", turn=turn, cap_turn=1))).status
         for turn in (0, 1)
     ]
     refused = await bench.ledger.dispatch(bench.new_call("b", turn=1, cap_turn=1))

@@ -62,7 +62,6 @@ async def test_one_of_many_racing_decisions_wins(bench: LedgerBench) -> None:
                         "scope": "once",
                     },
                     cap_run=None,
-                    cap_turn=None,
                     envelope=bench.envelope(key),
                     args_sha256=sha,
                     spec_hash="0" * 64,
@@ -102,7 +101,6 @@ async def test_an_approval_after_its_expiry_is_refused(bench: LedgerBench) -> No
             by="ann",
             payload={},
             cap_run=None,
-            cap_turn=None,
             envelope="",
             args_sha256=call.digest,
             spec_hash="0" * 64,
@@ -114,18 +112,19 @@ async def test_an_approval_holds_for_the_arguments_that_were_shown(bench: Ledger
     call = await bench.parked_call("c1")
     await bench.ledger.dispatch(call)
 
-    with pytest.raises(ApprovalConflict):
-        await bench.ledger.approve(
-            bench.run_id,
-            call.call_key,
-            by="ann",
-            payload={},
-            cap_run=None,
-            cap_turn=None,
-            envelope="",
-            args_sha256=call.digest,
-            spec_hash="f" * 64,
-        )
+    answer = await bench.ledger.approve(
+        bench.run_id,
+        call.call_key,
+        by="ann",
+        payload={},
+        cap_run=None,
+        envelope="",
+        args_sha256=call.digest,
+        spec_hash="f" * 64,
+    )
+
+    assert answer.status == "superseded"
+    assert (await bench.call("c1")).state == "awaiting_approval"
 
 
 async def test_a_parked_call_holds_no_unit_and_rings_no_doorbell(bench: LedgerBench) -> None:

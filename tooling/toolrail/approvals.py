@@ -13,18 +13,30 @@ from toolrail.doorbell import DoorbellPort
 from toolrail.entry import EntryWriter, approval_id_of
 from toolrail.errors import ApprovalConflict, ApprovalNotFound
 from toolrail.keys import Keys
-from toolrail.ledger import Closed, Ledger, LedgerReader
+from toolrail.ledger import Closed, EventLine, Ledger, LedgerReader
 from toolrail.registry import RegisteredTool, RegistryView
 from toolrail.request import RunContext
 from toolrail.results import ending_of, store_result
-from toolrail_schemas import ApprovalRecord, Caller, PolicyDecision, ToolResult
+from toolrail_schemas import (
+    ApprovalRecord,
+    Caller,
+    EventType,
+    Level,
+    PolicyDecision,
+    ToolResult,
+)
 
 FOREVER = 2**62
 COMMENT_MAX_CHARS = 500
-_OVER_BUDGET = {
+_CANNOT_RUN = {
     "over_run_budget": "tool.budget_exhausted",
-    "over_turn_budget": "tool.turn_budget_exhausted",
+    "calls_pending": "workspace.calls_pending",
+    "after_finish": "tool.after_finish",
+    "superseded": "tool.spec_changed",
 }
+"""What ends a call that a person approved and that cannot run any more."""
+
+_SUPERSEDED = EventLine(EventType.APPROVAL_SUPERSEDED, {}, Level.WARN)
 
 
 class Approvals:
@@ -85,15 +97,16 @@ class Approvals:
                 "args_sha256": fields["args_sha256"],
             },
             cap_run=decision.budget.calls_remaining if decision else None,
-            cap_turn=decision.budget.calls_remaining_turn if decision else None,
             envelope=self._doorbell.inline(fields["queue"], self._entries.sign(run.run_id, key)),
             args_sha256=fields["args_sha256"],
             spec_hash=tool.spec.spec_hash if tool and decision else "",
         )
-        code = _OVER_BUDGET.get(dispatched.status)
+        code = _CANNOT_RUN.get(dispatched.status)
         if code is not None:
             result = ToolResult.failure(fields["call_id"], fields["tool"], code=code)
-            await self._close(run.run_id, key, result, by=by, approval_state="cancelled")
+            superseded = dispatched.status == "superseded"
+            state = "superseded" if superseded else "cancelled"
+            await self._close(run.run_id, key, result, by=by, approval_state=state)
             return "failed"
         if dispatched.status == "accepted" and not self._doorbell.is_inline:
             await self._doorbell.ring(fields["queue"], self._entries.sign(run.run_id, key))
@@ -133,7 +146,7 @@ class Approvals:
         closed = await self._close(
             run.run_id, key, result, by=by, approval_state="denied", denied=denied
         )
-        if closed.status == "refused" and fields.get("approval_state") != "denied":
+        if closed.status == "refused":
             raise ApprovalConflict
 
     async def _close(
@@ -150,7 +163,13 @@ class Approvals:
         return await self._ledger.finish(
             run_id,
             key,
-            ending_of(key, result, stored, denied=denied),
+            ending_of(
+                key,
+                result,
+                stored,
+                denied=denied,
+                before=(_SUPERSEDED,) if approval_state == "superseded" else (),
+            ),
             fence=0,
             actor=f"user:{by}",
             guard="undecided",

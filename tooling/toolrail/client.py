@@ -111,6 +111,10 @@ class Toolrail:
         """The calls of all runs that wait for a person."""
         return self._open_parts().approvals
 
+    async def refresh_tools(self) -> None:
+        """The client sees every tool that is announced by now, not only those of a second ago."""
+        await self._open_parts().registry.refresh()
+
     async def open_run(
         self,
         *,

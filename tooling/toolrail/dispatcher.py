@@ -6,15 +6,24 @@ gateway. Below: `drafting.py`, `judgement.py`, `entry.py`, the ledger.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from toolrail.doorbell import DoorbellPort
 from toolrail.drafting import Draft, Drafter
 from toolrail.entry import EntryWriter
 from toolrail.errors import SystemFailure
 from toolrail.judgement import Judgement, failure, judge
-from toolrail.ledger import Dispatched, Ledger
+from toolrail.ledger import Dispatched, Ledger, NewCall
 from toolrail.request import CallRequest, RunContext, Ticket
 from toolrail.validation import ArgumentValidators
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A judged call whose entry is ready: committing it is one round trip."""
+
+    draft: Draft
+    entry: NewCall
 
 
 class Dispatcher:
@@ -56,11 +65,11 @@ class Dispatcher:
 
     async def prepare(
         self, run: RunContext, request: CallRequest, *, deadline_s: float | None = None
-    ) -> Draft:
-        """Return the request as a draft; see `dispatch` for what it raises.
+    ) -> Prepared:
+        """Return the request judged, with whatever is large stored; see `dispatch` for errors.
 
-        Apart from `commit`, so that the calls of one turn are prepared in order and then share
-        one round trip.
+        Apart from `commit`, so that the calls of one turn are prepared one after the other and
+        then enter the ledger in their order, in one round trip.
         """
         if request.id == "":
             raise await self._fail_run(
@@ -69,24 +78,26 @@ class Dispatcher:
                 "The model made a call without an id, so the run was failed. "
                 "Pass the provider's id; an adapter for a provider without ids derives one.",
             )
-        return await self._drafter.draft(run, request, deadline_s)
+        draft = await self._drafter.draft(run, request, deadline_s)
+        return Prepared(draft, await self._entries.entry(run, draft, self._judge(run, draft)))
 
-    async def commit(self, run: RunContext, draft: Draft) -> Ticket:
+    async def commit(self, run: RunContext, prepared: Prepared) -> Ticket:
         """The prepared call is in the ledger; see `dispatch`."""
-        judgement = self._judge(run, draft)
-        dispatched = await self._enter(run, draft, judgement)
+        draft = prepared.draft
+        dispatched = await self._ledger.dispatch(prepared.entry)
         if dispatched.status == "repeats_unknown":
             judgement = self._judge(run, draft, repeats_unknown=True)
             dispatched = await self._enter(run, draft, judgement)
         code = _REFUSED_BY_LEDGER.get(dispatched.status)
         if code is not None:
-            return await self.refuse(run, draft, code)
+            return await self.refuse(run, prepared, code)
         if dispatched.state == "queued" and not self._doorbell.is_inline:
             await self._doorbell.ring(draft.queue, self._entries.sign(run.run_id, draft.key))
         return _ticket(run, draft, dispatched.state)
 
-    async def refuse(self, run: RunContext, draft: Draft, code: str) -> Ticket:
-        """The call is recorded as failed with this code, without asking policy."""
+    async def refuse(self, run: RunContext, prepared: Prepared, code: str) -> Ticket:
+        """The call is recorded as failed with this code, whatever policy said."""
+        draft = prepared.draft
         judgement = Judgement(kind="refuse", result=failure(draft.asked, code))
         dispatched = await self._enter(run, draft, judgement)
         return _ticket(run, draft, dispatched.state)
@@ -135,4 +146,5 @@ _REFUSED_BY_LEDGER = {
     "over_run_budget": "tool.budget_exhausted",
     "over_turn_budget": "tool.turn_budget_exhausted",
     "calls_pending": "workspace.calls_pending",
+    "after_finish": "tool.after_finish",
 }

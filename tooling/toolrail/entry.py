@@ -21,9 +21,13 @@ from toolrail_schemas import (
     ApprovalRecord,
     Doorbell,
     EventType,
+    Level,
     PolicyDecision,
     SideEffect,
+    ToolResult,
     args_ref,
+    artifact_ref,
+    sha256_hex,
     summarize_arguments,
 )
 
@@ -63,27 +67,23 @@ class EntryWriter:
             judgement: What is to happen with it.
         """
         fields = await self._fields(run, draft, judgement)
-        events = [_requested(draft)]
+        budget = judgement.decision.budget if judgement.decision else None
         common = NewCall(
             run_id=run.run_id,
             call_key=draft.key,
             digest=draft.digest,
             state="queued",
             fields=fields,
-            events=tuple(events),
+            events=(_requested(run, draft),),
             deadline_ms=draft.deadline_ms,
+            cap_run=budget.calls_remaining if budget else None,
+            cap_turn=budget.calls_remaining_turn if budget else None,
+            alone=_ends_run(draft),
         )
-        budget = judgement.decision.budget if judgement.decision else None
         match judgement.kind:
             case "queue":
-                effect = draft.tool.spec.annotations.side_effect if draft.tool else None
-                return replace(
-                    common,
-                    cap_run=budget.calls_remaining if budget else None,
-                    cap_turn=budget.calls_remaining_turn if budget else None,
-                    envelope=self._doorbell.inline(draft.queue, self.sign(run.run_id, draft.key)),
-                    alone=effect is SideEffect.CONTROL,
-                )
+                ring = self._doorbell.inline(draft.queue, self.sign(run.run_id, draft.key))
+                return replace(common, envelope=ring)
             case "park":
                 return await self._parked(run, draft, judgement, common)
             case "refuse":
@@ -162,7 +162,7 @@ class EntryWriter:
             draft.key,
             result,
             stored,
-            before=common.events,
+            before=(*common.events, *_told_before(result, judgement)),
             run_end="failed" if judgement.run_end_code else "",
             run_end_code=judgement.run_end_code,
             denied=judgement.denied,
@@ -187,7 +187,25 @@ def approval_id_of(run_id: str, key: str) -> str:
     return f"{run_id}.{key}"
 
 
-def _requested(draft: Draft) -> EventLine:
+def _ends_run(draft: Draft) -> bool:
+    return draft.tool is not None and draft.tool.spec.annotations.side_effect is SideEffect.CONTROL
+
+
+def _told_before(result: ToolResult, judgement: Judgement) -> tuple[EventLine, ...]:
+    """Return what a refusal says of the run, beside the end of the call itself."""
+    match result.error_code:
+        case "policy.plan_violation":
+            reason = judgement.decision.reason if judgement.decision else None
+            rule = reason.rule if reason else None
+            return (EventLine(EventType.PLAN_POLICY_VIOLATION, {"rule": rule}, Level.WARN),)
+        case "tool.budget_exhausted" | "tool.turn_budget_exhausted":
+            cap = "run" if result.error_code == "tool.budget_exhausted" else "turn"
+            return (EventLine(EventType.BUDGET_EXHAUSTED, {"cap": cap}, Level.WARN),)
+        case _:
+            return ()
+
+
+def _requested(run: RunContext, draft: Draft) -> EventLine:
     spec = draft.tool.spec if draft.tool else None
     payload: dict[str, JsonValue] = {
         "caller": draft.asked.caller.value,
@@ -197,6 +215,9 @@ def _requested(draft: Draft) -> EventLine:
         "args_bytes": len(draft.raw),
         "args_sha256": draft.raw_sha256,
     }
+    if draft.metadata:
+        # The blob's own name; see `_fields`.
+        payload["provider_metadata_ref"] = artifact_ref(run.run_id, sha256_hex(draft.metadata))
     return EventLine(EventType.TOOL_CALL_REQUESTED, payload)
 
 

@@ -31,9 +31,6 @@ from toolrail_schemas import (
     error_of_reason,
 )
 
-RUN_FAILING = frozenset({"policy.plan_violation"})
-"""Codes that fail the run whatever the layer says. Source: semantics 7, row 25."""
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -107,7 +104,8 @@ def judge(
             problem = error
     if problem is not None:
         result = failure(asked, "tool.invalid_arguments", problem.message)
-        return Judgement(kind="refuse", decision=decision, result=result)
+        # Counted like a denial, or a model could go on for ever (semantics 3.6).
+        return Judgement(kind="refuse", decision=decision, result=result, drift="denied")
     if decision.approval_required:
         return _approval(asked, decision, run.approval_mode)
     return Judgement(kind="queue", decision=decision)
@@ -137,7 +135,7 @@ def _why(tool: RegisteredTool, code: str) -> str | None:
 def _denied(asked: Asked, decision: PolicyDecision) -> Judgement:
     info = error_of_reason(decision.reason.code)
     hidden = info.code == "policy.not_allowed"
-    fails = decision.on_denied is OnDenied.FAIL_FAST or info.code in RUN_FAILING
+    fails = decision.on_denied is OnDenied.FAIL_FAST
     result = ToolResult.failure(
         asked.call_id,
         asked.name,

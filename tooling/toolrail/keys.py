@@ -14,6 +14,7 @@ PERMANENT: tuple[str, ...] = (
     "approvals",
     "runs",
     "ending",
+    "ended",
     "dead_letters",
     "rings",
     "totals",
@@ -148,6 +149,15 @@ class Keys:
     def ending(self) -> str:
         """The zset of runs that wait for their last call to end."""
         return f"{self.prefix}ending"
+
+    def calls(self, run_id: str) -> str:
+        """Return the set of call keys of a run, until they have a TTL."""
+        return f"{self.prefix}run:{run_id}:calls"
+
+    @property
+    def ended(self) -> str:
+        """The zset of ended runs whose many calls still need a TTL."""
+        return f"{self.prefix}ended"
 
     @property
     def dead_letters(self) -> str:

@@ -15,8 +15,7 @@ from toolrail.admission import Admission
 from toolrail.approvals import Approvals
 from toolrail.blobs import Blobs
 from toolrail.closing import cancel_call, close_open_calls
-from toolrail.dispatcher import Dispatcher
-from toolrail.drafting import Draft
+from toolrail.dispatcher import Dispatcher, Prepared
 from toolrail.errors import CallNotFound, RunNotFound, WaitTimeout
 from toolrail.inbox import Inbox
 from toolrail.ledger import JournalReader, Ledger, LedgerReader, RunEnd
@@ -149,18 +148,18 @@ class Run:
         await self._parts.admission.check()
         dispatcher = self._parts.dispatcher
         await dispatcher.check_turn(self._context, requests)
-        drafts = [await dispatcher.prepare(self._context, request) for request in requests]
-        last = next((i for i, draft in enumerate(drafts) if _ends_run(draft)), len(drafts))
+        calls = [await dispatcher.prepare(self._context, request) for request in requests]
+        last = next((i for i, call in enumerate(calls) if _ends_run(call)), len(calls))
         tickets = await asyncio.gather(
-            *(dispatcher.commit(self._context, draft) for draft in drafts[:last])
+            *(dispatcher.commit(self._context, call) for call in calls[:last])
         )
         too_late = [
-            await dispatcher.refuse(self._context, draft, "tool.after_finish")
-            for draft in drafts[last + 1 :]
+            await dispatcher.refuse(self._context, call, "tool.after_finish")
+            for call in calls[last + 1 :]
         ]
         results = await self._wait_all(tickets, timeout_s)
-        if last < len(drafts):
-            ending = await dispatcher.commit(self._context, drafts[last])
+        if last < len(calls):
+            ending = await dispatcher.commit(self._context, calls[last])
             results.append(await self.wait(ending, timeout_s=timeout_s))
         return results + await self._wait_all(too_late, timeout_s)
 
@@ -264,5 +263,6 @@ class Run:
         return await parts.ledger.end_run(self.id, status=status, code=code, actor="runtime:client")
 
 
-def _ends_run(draft: Draft) -> bool:
+def _ends_run(prepared: Prepared) -> bool:
+    draft = prepared.draft
     return draft.tool is not None and draft.tool.spec.annotations.side_effect is SideEffect.CONTROL

@@ -45,6 +45,7 @@ class Reaper:
             ("approvals", calls.approvals),
             ("deadlines", calls.deadlines),
             ("ending", runs.ending),
+            ("ended", runs.ended),
             ("idle", runs.idle),
             ("doorbells", doorbells.sweep),
         )

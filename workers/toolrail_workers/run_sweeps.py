@@ -18,6 +18,9 @@ from toolrail_workers.books import Books
 log = logging.getLogger(__name__)
 
 PAGE = 100
+CALLS_PAGE = 500
+AGAIN_MS = 1_000
+"""A run that waits for a running call is looked at again after this."""
 IDLE_MS = 24 * 3_600_000
 """A run without open calls in whose journal nothing happened for so long was left."""
 IDLE_EVERY_MS = 60_000
@@ -33,8 +36,37 @@ class RunSweeps:
 
     async def ending(self, now_ms: int) -> None:
         """Every run that is to end has no waiting calls, and ends with its last running one."""
-        for due in await self._books.reader.due(self._books.keys.ending, until=now_ms, limit=PAGE):
-            await self._guarded(due, self._books.keys.ending, self._end)
+        keys = self._books.keys
+        for due in await self._books.reader.due(keys.ending, until=now_ms, limit=PAGE):
+            await self._guarded(due, keys.ending, self._end)
+            # Behind those that were not looked at yet; a run that has ended is not there any more.
+            await self._put_off(keys.ending, due.run_id, now_ms + AGAIN_MS)
+
+    async def ended(self, now_ms: int) -> None:
+        """Every call of a run that had too many for one step expires with its run."""
+        keys = self._books.keys
+        for due in await self._books.reader.due(keys.ended, until=now_ms, limit=PAGE):
+            await self._guarded(due, keys.ended, self._expire_calls)
+
+    async def _expire_calls(self, due: Due) -> None:
+        run = await self._books.reader.run(due.run_id)
+        if run is None:
+            raise RunNotFound
+        keys, cursor = self._books.keys, "0"
+        while True:
+            reply = await self._ask("SSCAN", keys.calls(due.run_id), cursor, "COUNT", CALLS_PAGE)
+            found = cast("tuple[int | str, Sequence[str]]", reply)
+            for call_key in found[1]:
+                await self._ask("PEXPIRE", keys.call(due.run_id, call_key), run["retention_ms"])
+            cursor = str(found[0])
+            if cursor == "0":
+                break
+        await self._books.reader.drop(keys.ended, due)
+
+    async def _ask(self, *args: str | int) -> object:
+        return await retrying(
+            lambda: command(self._books.redis, *args), deadline_s=self._books.deadline_s
+        )
 
     async def idle(self, now_ms: int) -> None:
         """Every run that was left for a day is failed as `run.abandoned`."""
@@ -75,7 +107,8 @@ class RunSweeps:
         last_ms = await self._last_event_ms(run_id)
         if last_ms > due.score or await self._books.reader.open_calls(run_id):
             # Looked at again when it could have been idle for the whole time.
-            await self._put_off(run_id, max(last_ms, due.score + self._idle_ms))
+            score = max(last_ms, due.score + self._idle_ms)
+            await self._put_off(self._books.keys.runs, run_id, score)
             return
         log.warning("run.abandoned", extra={"run_id": run_id})
         await self._books.ledger.end_run(
@@ -85,10 +118,7 @@ class RunSweeps:
     async def _last_event_ms(self, run_id: str) -> int:
         key = self._books.keys.journal(run_id)
         try:
-            reply = await retrying(
-                lambda: command(self._books.redis, "XREVRANGE", key, "+", "-", "COUNT", 1),
-                deadline_s=self._books.deadline_s,
-            )
+            reply = await self._ask("XREVRANGE", key, "+", "-", "COUNT", 1)
         except RedisUnavailable:
             raise
         except RedisError:
@@ -97,8 +127,5 @@ class RunSweeps:
         entries = cast("Sequence[tuple[str, Mapping[str, str]]]", reply)
         return int(float(entries[0][1]["ts"])) if entries else 0
 
-    async def _put_off(self, run_id: str, score: int) -> None:
-        await retrying(
-            lambda: command(self._books.redis, "ZADD", self._books.keys.runs, "XX", score, run_id),
-            deadline_s=self._books.deadline_s,
-        )
+    async def _put_off(self, zset: str, run_id: str, score: int) -> None:
+        await self._ask("ZADD", zset, "XX", score, run_id)

@@ -98,6 +98,8 @@ class Ledger:
                 return _over_budget(reply[1])
             case "CALLS_PENDING":
                 return Dispatched("calls_pending")
+            case "AFTER_FINISH":
+                return Dispatched("after_finish")
             case "REPEATS_UNKNOWN":
                 return Dispatched("repeats_unknown")
             case _:
@@ -111,7 +113,6 @@ class Ledger:
         by: str,
         payload: Mapping[str, JsonValue],
         cap_run: int | None,
-        cap_turn: int | None,
         envelope: str,
         args_sha256: str,
         spec_hash: str,
@@ -119,7 +120,7 @@ class Ledger:
         """The parked call is approved, has its budget and is queued.
 
         Raises:
-            ApprovalConflict: Decided otherwise, too late, or for other arguments.
+            ApprovalConflict: Decided otherwise, or too late.
             RunClosed, CallNotFound, JournalAppendFailed: As named.
         """
         reply = await self._call(
@@ -129,7 +130,6 @@ class Ledger:
             by,
             _json(payload),
             NO_CAP if cap_run is None else cap_run,
-            NO_CAP if cap_turn is None else cap_turn,
             envelope,
             args_sha256,
             spec_hash,
@@ -141,7 +141,13 @@ class Ledger:
                 return Dispatched("duplicate", "queued")
             case "BUDGET":
                 return _over_budget(reply[1])
-            case "CONFLICT" | "EXPIRED" | "SUPERSEDED":
+            case "CALLS_PENDING":
+                return Dispatched("calls_pending")
+            case "AFTER_FINISH":
+                return Dispatched("after_finish")
+            case "SUPERSEDED":
+                return Dispatched("superseded")
+            case "CONFLICT" | "EXPIRED":
                 raise ApprovalConflict
             case _:
                 raise _refused(reply, run_id)

@@ -100,7 +100,9 @@ class Dispatched:
         "over_run_budget",
         "over_turn_budget",
         "calls_pending",
+        "after_finish",
         "repeats_unknown",
+        "superseded",
     ]
     state: str = ""
 

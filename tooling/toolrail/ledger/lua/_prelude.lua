@@ -8,9 +8,10 @@
 --
 -- key                                type    TTL                        meaning
 -- {prefix}run:{run}                  hash    retention after run's end  status, seq, budget counters
--- {prefix}run:{run}:call:{call_key}  hash    retention after call's end one call's whole truth
+-- {prefix}run:{run}:call:{call_key}  hash    retention after run's end  one call's whole truth
 -- {prefix}run:{run}:journal          stream  retention after run's end  entry id is the sequence
 -- {prefix}run:{run}:open             set     empty at the run's end     call_keys without an outcome
+-- {prefix}run:{run}:calls            set     gone at the run's end      call_keys that get a TTL then
 -- {prefix}run:{run}:event_ids        hash    retention after run's end  event_id -> "seq digest"
 -- {prefix}inbox:{client}             stream  one day after last write   outcomes for one client
 -- {prefix}nudge:{worker}             stream  one hour after last write  cancel hints for one worker
@@ -20,7 +21,8 @@
 -- {prefix}deadlines                  zset    permanent                  run|call -> deadline, ms
 -- {prefix}approvals                  zset    permanent                  run|call -> expiry, ms
 -- {prefix}runs                       zset    permanent                  run -> last activity, ms
--- {prefix}ending                     zset    permanent                  run -> since, ms
+-- {prefix}ending                     zset    permanent                  run -> looked at again, ms
+-- {prefix}ended                      zset    permanent                  run -> since, ms: many calls
 -- {prefix}dead_letters               zset    permanent                  run|call -> when, ms
 -- {prefix}rings                      string  permanent                  counter of doorbells rung
 -- {prefix}totals                     hash    permanent                  fleet counters
@@ -33,6 +35,8 @@ local TIME = redis.call('TIME')
 local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 local JOURNAL_ALL_LENGTH, INBOX_LENGTH = 100000, 10000
 local DAY_MS, HOUR_MS = 86400000, 3600000
+-- A run with more calls gets their TTLs from the reaper, page by page, instead of in one step.
+local EXPIRED_AT_ONCE = 1000
 
 local TERMINAL = { completed = true, failed = true, denied = true }
 
@@ -50,7 +54,7 @@ local function read(key, ...)
 end
 
 local function read_run()
-  return read(RUN, 'status', 'ending', 'ending_code', 'retention_ms', 'client')
+  return read(RUN, 'status', 'ending', 'ending_code', 'retention_ms', 'client', 'finishing')
 end
 
 local function call_hash(call_key) return RUN .. ':call:' .. call_key end
@@ -59,7 +63,7 @@ local function read_call(call_key)
   local c = read(call_hash(call_key), 'state', 'attempt', 'fence', 'nonce', 'worker', 'cancel',
     'queue', 'tool', 'turn', 'call_id', 'client', 'digest', 'result_sha256', 'queued_ms',
     'started_ms', 'deadline_ms', 'timeout_ms', 'policy_hash', 'reserved', 'approval_state',
-    'approval_expires_ms', 'args_sha256', 'patience_ms')
+    'approval_expires_ms', 'args_sha256', 'patience_ms', 'control')
   c.key = call_key
   c.hash = call_hash(call_key)
   c.member = RUN_ID .. '|' .. call_key
@@ -109,14 +113,23 @@ local function append_listed(first, n, actor, call)
   return seq
 end
 
--- Reserve one unit of the tool's caps; -1 means no cap. Returns nil, or the cap that refused.
-local function reserve(tool, turn, cap_run, cap_turn)
-  local run_field, turn_field = 'used:' .. tool, 'turn:' .. turn .. ':' .. tool
-  local used = tonumber(redis.call('HGET', RUN, run_field) or 0)
-  if cap_run >= 0 and used >= cap_run then return 'run' end
-  local in_turn = tonumber(redis.call('HGET', RUN, turn_field) or 0)
-  if cap_turn >= 0 and in_turn >= cap_turn then return 'turn' end
-  redis.call('HINCRBY', RUN, run_field, 1)
+local function within(field, cap)
+  return cap < 0 or tonumber(redis.call('HGET', RUN, field) or 0) < cap
+end
+
+-- Reserve one unit of the run's cap for a tool; -1 means no cap. Returns nil, or 'run'.
+local function reserve(tool, cap_run)
+  if not within('used:' .. tool, cap_run) then return 'run' end
+  redis.call('HINCRBY', RUN, 'used:' .. tool, 1)
+  return nil
+end
+
+-- A turn's cap counts what was asked for, parked calls too (semantics 3.6); a person is not
+-- asked about a call that the run has no unit for. Returns nil, or the cap that refused.
+local function ask_budget(tool, turn, cap_run, cap_turn)
+  local turn_field = 'turn:' .. turn .. ':' .. tool
+  if not within('used:' .. tool, cap_run) then return 'run' end
+  if not within(turn_field, cap_turn) then return 'turn' end
   redis.call('HINCRBY', RUN, turn_field, 1)
   return nil
 end
@@ -157,16 +170,34 @@ local function finalise(run)
   redis.call('PEXPIRE', RUN, keep)
   redis.call('PEXPIRE', JOURNAL, keep)
   redis.call('PEXPIRE', RUN .. ':event_ids', keep)
+  local calls = RUN .. ':calls'
+  if redis.call('SCARD', calls) <= EXPIRED_AT_ONCE then
+    for _, call_key in ipairs(redis.call('SMEMBERS', calls)) do
+      redis.call('PEXPIRE', call_hash(call_key), keep)
+    end
+    redis.call('DEL', calls)
+  else
+    redis.call('PEXPIRE', calls, keep)
+    redis.call('ZADD', P .. 'ended', NOW, RUN_ID)
+  end
   redis.call('ZREM', P .. 'ending', RUN_ID)
   redis.call('ZREM', P .. 'runs', RUN_ID)
 end
 
 -- From now on nothing of the run starts; it ends when its last open call has an outcome.
+-- A failure overrides a completion that has not happened yet, and nothing else does.
 local function begin_end(run, as, code)
-  if run.ending then return end
+  if run.ending and not (run.ending == 'completed' and as == 'failed') then return end
   run.ending, run.ending_code = as, code
   redis.call('HSET', RUN, 'ending', as, 'ending_code', code)
   redis.call('ZADD', P .. 'ending', NOW, RUN_ID)
+end
+
+-- One more refusal of a run; past its limit the run fails, or a model would go on for ever.
+local function drift(run, field)
+  local drifted = redis.call('HINCRBY', RUN, field, 1)
+  local limit = tonumber(redis.call('HGET', RUN, 'max_' .. field) or 10)
+  if drifted > limit then begin_end(run, 'failed', 'run.drift_limit') end
 end
 
 -- Give a call its one outcome: record, books, totals, inbox. The journal was written before.
@@ -181,7 +212,8 @@ local function settle(run, call, state, outcome, error_class, error_code, inbox_
   if was == 'awaiting_approval' then redis.call('ZREM', P .. 'approvals', call.member) end
   if was ~= 'requested' then count('open:' .. call.queue .. ':' .. was, -1) end
   count('finished:' .. call.queue .. ':' .. outcome, 1)
-  redis.call('PEXPIRE', call.hash, tonumber(run.retention_ms) or DAY_MS)
+  redis.call('HDEL', RUN, 'id:' .. call.call_id)
+  if run.finishing == call.key then redis.call('HDEL', RUN, 'finishing') end
   local inbox = P .. 'inbox:' .. call.client
   redis.call('XADD', inbox, 'MAXLEN', '~', INBOX_LENGTH, '*', 'run', RUN_ID, 'call', call.key,
     'state', state, 'r', inbox_result)

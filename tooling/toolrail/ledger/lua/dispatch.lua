@@ -6,13 +6,14 @@
 --       error_code, inbox result, approval expiry ms, alone (0|1), number of field arguments,
 --       number of events, field, value, ..., then per event: type, level, payload
 -- state: queued | awaiting_approval | denied | failed. Caps of -1 do not exist. A call that must
--- be alone is refused while others of its run are open; one whose like ended as
--- outcome_unknown in this run is refused too, since it needs a person's approval.
--- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state}
---       | {BUDGET, run|turn} | {CALLS_PENDING} | {REPEATS_UNKNOWN} | {RUN_CLOSED, status}
+-- be alone is refused while others of its run are open, and others while it is; one whose like
+-- ended as outcome_unknown in this run is refused too, since it needs a person's approval; and
+-- one whose id is that of a call of another turn that is still open.
+-- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state} | {BUDGET, run|turn}
+--       | {CALLS_PENDING} | {AFTER_FINISH} | {REPEATS_UNKNOWN} | {RUN_CLOSED, status}
 --       | {NO_RUN} | {JOURNAL_FAILED, why}.
--- keys: run (rw), call (w), run:journal (w), run:open (w), queued:{queue} (w), deadlines (w),
---       approvals (w), {queue} (w), rings (w), inbox (w), journal:all (w), totals (w)
+-- keys: run (rw), call (w), run:journal (w), run:open (w), run:calls (w), queued:{queue} (w),
+--       deadlines (w), approvals (w), {queue} (w), rings (w), inbox (w), journal:all (w), totals (w)
 
 local call_key, state = ARGV[3], ARGV[5]
 local run = read_run()
@@ -30,36 +31,42 @@ for i = 21, 20 + fields, 2 do given[ARGV[i]] = ARGV[i + 1] end
 call.call_id, call.tool, call.turn, call.attempt = given.call_id, given.tool, given.turn, 1
 call.queue, call.client, call.state = given.queue, given.client, 'requested'
 
-if ARGV[18] == '1' and redis.call('SCARD', RUN .. ':open') > 0 then return { 'CALLS_PENDING' } end
-if state == 'queued' then
-  if redis.call('HEXISTS', RUN, unknown_field(call.tool, given.args_sha256)) == 1 then
+if not TERMINAL[state] then
+  if redis.call('HEXISTS', RUN, 'id:' .. call.call_id) == 1 then return { 'CONFLICT', 'open' } end
+  if run.finishing then return { 'AFTER_FINISH' } end
+  if ARGV[18] == '1' and redis.call('SCARD', RUN .. ':open') > 0 then
+    return { 'CALLS_PENDING' }
+  end
+  if state == 'queued'
+    and redis.call('HEXISTS', RUN, unknown_field(call.tool, given.args_sha256)) == 1 then
     return { 'REPEATS_UNKNOWN' }
   end
-  local refused = reserve(call.tool, call.turn, tonumber(ARGV[6]), tonumber(ARGV[7]))
+  local refused = ask_budget(call.tool, call.turn, tonumber(ARGV[6]), tonumber(ARGV[7]))
   if refused then return { 'BUDGET', refused } end
+  if state == 'queued' then reserve(call.tool, tonumber(ARGV[6])) end
 end
 local seq, why = append_listed(21 + fields, events, 'runtime:dispatcher', call)
 if not seq then return { 'JOURNAL_FAILED', why } end
 
 redis.call('HSET', call.hash, 'state', state, 'attempt', 1, 'fence', 0, 'digest', ARGV[4],
   'accepted_ms', NOW, 'patience_ms', ARGV[8], 'deadline_ms', NOW + tonumber(ARGV[8]),
-  'reserved', state == 'queued' and '1' or '0', unpack(ARGV, 21, 20 + fields))
+  'reserved', state == 'queued' and '1' or '0', 'control', ARGV[18],
+  unpack(ARGV, 21, 20 + fields))
+redis.call('SADD', RUN .. ':calls', call_key)
 count('accepted:' .. call.queue, 1)
 
 if TERMINAL[state] then
   settle(run, call, state, ARGV[13], ARGV[14], ARGV[15], ARGV[16])
-  if ARGV[10] ~= '' then
-    local drifted = redis.call('HINCRBY', RUN, ARGV[10], 1)
-    local limit = tonumber(redis.call('HGET', RUN, 'max_' .. ARGV[10]) or 10)
-    if drifted > limit then begin_end(run, 'failed', 'run.drift_limit') end
-  end
+  if ARGV[10] ~= '' then drift(run, ARGV[10]) end
   if ARGV[11] ~= '' then begin_end(run, ARGV[11], ARGV[12]) end
   finalise(run)
   return { 'OK', seq }
 end
 redis.call('SADD', RUN .. ':open', call_key)
+redis.call('HSET', RUN, 'id:' .. call.call_id, call_key)
 count('open:' .. call.queue .. ':' .. state, 1)
 if state == 'queued' then
+  if ARGV[18] == '1' then redis.call('HSET', RUN, 'finishing', call_key) end
   enqueue(call, ARGV[9], NOW + tonumber(ARGV[8]))
 else
   local expires = ARGV[17]

@@ -9,7 +9,7 @@
 -- guard: running (the fence must be current) | lost (running, fence current, lease over)
 --      | queued | awaiting_approval | undecided (awaiting, and not too late for a person)
 --      | approval_over | deadline_over (queued or awaiting, too late)
--- Returns {OK, seq} | {DUP} (same fence and digest) | {LATE, state} | {REFUSED, state}
+-- Returns {OK, seq} | {DUP} (the same result again) | {LATE, state} | {REFUSED, state}
 --       | {NO_CALL} | {JOURNAL_FAILED, why}: the call is closed all the same, with that code.
 -- keys: run (rw), call (rw), run:journal (w), run:open (w), leases (w), deadlines (w),
 --       approvals (w), queued:{queue} (w), dead_letters (w), inbox (w), journal:all (w), totals (w)
@@ -28,6 +28,9 @@ local function late()
   return { 'LATE', call.state }
 end
 
+if TERMINAL[call.state] and guard ~= 'running' and call.result_sha256 == ARGV[12] then
+  return { 'DUP' }
+end
 if guard == 'running' then
   if call.fence ~= ARGV[5] then return late() end
   if call.state ~= 'running' then
@@ -81,6 +84,7 @@ if error_code == 'tool.outcome_unknown' then
   redis.call('HSET', RUN, unknown_field(call.tool, call.args_sha256), call.key)
 end
 settle(run, call, state, outcome, error_class, error_code, inbox_result)
+if ARGV[17] == 'denied' then drift(run, 'denied') end
 if ARGV[15] ~= '' then begin_end(run, ARGV[15], ARGV[16]) end
 finalise(run)
 if not seq then return { 'JOURNAL_FAILED', why } end
