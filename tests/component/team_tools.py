@@ -96,7 +96,7 @@ def _fail(kind: str) -> str:
         case "system":
             raise SystemFailure("workspace.io_failed", "the disk is gone")
         case "odd":
-            raise KeyError("missing")
+            raise KeyError("needle-in-words")
         case _:
             return "fine"
 

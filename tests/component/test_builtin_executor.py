@@ -1,6 +1,7 @@
 """The builtin executor runs every tool where it belongs."""
 
 import hashlib
+import logging
 import os
 import threading
 from dataclasses import replace
@@ -12,6 +13,7 @@ from tests.component.builtin_bench import RUN_ID, MemoryStore, claimed, context_
 from tests.waiting import await_until
 from toolrail.discovery import DiscoveredTools
 from toolrail.errors import SystemFailure, ToolError
+from toolrail.logs import JsonFormatter
 from toolrail.settings import Settings
 from toolrail.tools import Isolation, tool
 from toolrail_schemas import (
@@ -119,15 +121,20 @@ async def test_a_system_failure_is_passed_on(executor: BuiltinExecutor, where: s
 
 @pytest.mark.parametrize("where", ["process", "thread", "loop"])
 async def test_a_teams_exception_is_an_answer_not_the_end_of_the_run(
-    executor: BuiltinExecutor, where: str
+    executor: BuiltinExecutor, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever it raises, the model is told and may do something else."""
+    """The model is told its type and what to do; what it says reaches neither model nor log."""
+    caplog.set_level(logging.INFO)
     with pytest.raises(ToolError) as caught:
         await run(executor, f"team.fail_{where}", {"kind": "odd"})
 
     assert caught.value.code == "tool.execution_failed"
-    assert "KeyError" in caught.value.message
-    assert isinstance(caught.value, ToolRaised) == (where == "process")
+    assert caught.value.message == "The tool failed: KeyError."
+    assert caught.value.next_action is not None
+    assert isinstance(caught.value, ToolRaised)
+    logged = [record for record in caplog.records if record.message == "tool.raised"]
+    assert [vars(record)["raised"] for record in logged] == ["KeyError"]
+    assert "needle-in-words" not in " ".join(map(JsonFormatter().format, caplog.records))
 
 
 async def test_a_defect_of_our_own_tool_ends_the_run(tmp_path: Path) -> None:

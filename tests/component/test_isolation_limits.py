@@ -66,8 +66,8 @@ async def test_a_result_without_json_form_is_invalid_output(run: Run) -> None:
 async def test_printing_goes_to_the_log_and_not_into_the_answer(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Python prints and raw writes arrive as log lines with the key of the call."""
-    caplog.set_level(logging.INFO)
+    """Python prints and raw writes arrive as log lines for debugging, with the call's key."""
+    caplog.set_level(logging.DEBUG)
     answer = await run("shout", lines=3)
 
     def lines() -> list[str]:
@@ -77,15 +77,17 @@ async def test_printing_goes_to_the_log_and_not_into_the_answer(
     assert answer == "done"
     assert sorted(lines()) == ["line 0", "line 1", "line 2", "raw bytes on fd 2"]
     assert {
-        record.__dict__["call_key"] for record in caplog.records if hasattr(record, "line")
-    } == {CALL_KEY}
+        (record.levelname, record.__dict__["call_key"])
+        for record in caplog.records
+        if hasattr(record, "line")
+    } == {("DEBUG", CALL_KEY)}
 
 
 async def test_a_flood_of_printing_is_cut_and_the_call_still_answers(
     pool: ProcessChildren, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ten megabytes of output cost the log only its limit."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     answer = await pool.call(call_of("flood", size=10_000_000))
     await pool.stop()
 

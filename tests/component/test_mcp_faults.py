@@ -6,6 +6,7 @@ Is: what a worker and its other servers notice of it. Is not: well-behaved serve
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 
 import psutil
@@ -189,6 +190,23 @@ async def test_a_flood_of_stderr_does_not_block_the_server() -> None:
         await bench.ready("raw")
 
         assert text_of(await bench.call("raw", "pid")).isdigit()
+
+
+async def test_what_a_dead_server_said_is_logged_for_who_debugs_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its standard error may hold arguments and secrets."""
+    caplog.set_level(logging.DEBUG, logger="toolrail_workers.mcp")
+    async with running({"raw": raw_entry({**SCRIPT, "stderr_bytes": 100})}) as bench:
+        await bench.ready("raw")
+        await error_of(bench, "die")
+
+        def levels() -> set[str]:
+            said = [record for record in caplog.records if "e" * 50 in str(vars(record))]
+            return {record.levelname for record in said}
+
+        await await_until(levels, "its words in the log")
+        assert levels() == {"DEBUG"}
 
 
 async def test_a_line_over_the_limit_ends_the_connection_not_the_worker() -> None:

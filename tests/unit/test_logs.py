@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolrail.logs import JsonFormatter, TextFormatter, extra_fields, set_up_logging
+from toolrail.logs import JsonFormatter, TextFormatter, extra_fields, fields_of, set_up_logging
 
 
 def record(message: str = "call.claimed", **fields: object) -> logging.LogRecord:
@@ -75,6 +75,27 @@ def test_a_traceback_follows_its_line() -> None:
 
     assert "ValueError: boom" in TextFormatter().format(made)
     assert "ValueError: boom" in json.loads(JsonFormatter().format(made))["traceback"]
+
+
+def test_an_exception_of_a_tool_is_logged_without_its_words() -> None:
+    """They may quote arguments and secrets; type and place do not."""
+
+    def log_in(password: str) -> None:
+        try:
+            raise KeyError(password)
+        except KeyError as error:
+            raise ValueError(f"no user has {password!r}") from error
+
+    try:
+        log_in("needle-in-words")
+    except ValueError as error:
+        line = JsonFormatter().format(record("tool.raised", **fields_of(error)))
+
+    fields = json.loads(line)
+    assert fields["raised"] == "ValueError from KeyError"
+    assert fields["frames"][-1].endswith(" log_in")
+    assert "needle" not in line
+    assert fields_of(None)["frames"] == []
 
 
 def test_only_what_the_caller_gave_is_extra() -> None:

@@ -8,6 +8,7 @@ Above: the CLI and the workers, at their start. Below: the standard library.
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
@@ -15,6 +16,10 @@ LogFormat = Literal["text", "json"]
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """The attributes every record has; all others came as `extra=`."""
+
+CHAIN_MAX = 5
+FRAMES_MAX = 40
+"""Of an exception in a log: how many causes, and how many frames of them all."""
 
 _QUIET = ("asyncio", "kombu", "amqp", "celery.utils.functional", "mcp", "httpx", "httpcore")
 """Libraries whose debug and info lines drown ours; they speak from warning on."""
@@ -74,6 +79,24 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info is not None:
             fields["traceback"] = self.formatException(record.exc_info)
         return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def fields_of(error: BaseException | None) -> dict[str, object]:
+    """Return an exception as fields for `extra=`: types and frames, no message and no value.
+
+    For exceptions of tools and of what they call: their words may quote arguments and secrets,
+    which a log never holds.
+    """
+    types: list[str] = []
+    frames: list[str] = []
+    while error is not None and len(types) < CHAIN_MAX:
+        types.append(type(error).__name__)
+        frames += [
+            f"{frame.f_code.co_filename}:{line} {frame.f_code.co_name}"
+            for frame, line in traceback.walk_tb(error.__traceback__)
+        ]
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return {"raised": " from ".join(types), "frames": frames[:FRAMES_MAX]}
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, object]:

@@ -4,8 +4,8 @@ Is: the executor of source `built_in`. Is not: a tool, nor anything of claim, le
 Above: `execute.py`. Below: `toolrail.discovery`, `isolation`, `run_workspace.py`.
 
 A defect of our own tool must be loud: it ends the run as `tool.internal_error`. A team's function
-that raises is an answer, `tool.execution_failed`: its author meant the model to see it, or forgot
-to catch it, and neither is a reason to end somebody's run. A `ToolError` passes as it is.
+that raises is an answer, `tool.execution_failed`, of which the model reads the type only: its
+author forgot to catch it, which is no reason to end somebody's run. A `ToolError` passes as it is.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from toolrail.discovery import BrokenPlugin, DiscoveredTools, discover_tools
+from toolrail.logs import fields_of
 from toolrail.settings import Settings, safe_environment
 from toolrail.tools import (
     BlobStore,
@@ -35,6 +36,7 @@ from toolrail_workers.builtin.locks import ThreadLocks
 from toolrail_workers.builtin.roots import Roots
 from toolrail_workers.builtin.run_workspace import open_workspace
 from toolrail_workers.executor import ClaimedCall, OwnerSpecs
+from toolrail_workers.isolation.errors import ToolRaised
 from toolrail_workers.isolation.process import ChildLimits, IsolatedCall, ProcessChildren
 from toolrail_workers.isolation.thread import ThreadRunner
 from toolrail_workers.sources import ExecutorParts
@@ -154,12 +156,14 @@ class BuiltinExecutor:
                     return await self._run_in_thread(tool, call, context)
                 case Isolation.PROCESS:
                     return await self._run_in_child(tool, call, context)
+        except ToolRaised as error:
+            log.warning("tool.raised", extra=_fields(call) | {"raised": error.exception_type})
+            raise
         except (ToolError, SystemFailure):
             raise
         # The edge between a worker and a tool's body: whatever comes is an answer.
         except Exception as error:
-            fields = {"tool": call.tool, "run_id": call.run_id, "call_key": call.call_key}
-            log.exception("tool.raised", extra=fields)
+            log.warning("tool.raised", extra=_fields(call) | fields_of(error))
             raise _defect(tool, error) from error
 
     async def _run_in_thread(
@@ -271,11 +275,11 @@ def _teller(
 def _defect(tool: Tool, error: Exception) -> ToolError | SystemFailure:
     if tool.function.__module__.startswith(_OURS):
         return SystemFailure("tool.internal_error", "The tool failed by a defect of its own.")
-    return ToolError(
-        "tool.execution_failed",
-        f"The tool failed: {type(error).__name__}: {error}".rstrip(": ")[:2000],
-        next_action="Change the call, or use another way; the same call will likely fail again.",
-    )
+    return ToolRaised(type(error).__name__)
+
+
+def _fields(call: ClaimedCall) -> dict[str, object]:
+    return {"tool": call.tool, "run_id": call.run_id, "call_key": call.call_key}
 
 
 def _child_environment() -> dict[str, str]:

@@ -40,21 +40,24 @@ class ChildTimeout(ToolError):
 
 
 class ToolRaised(ToolError):
-    """The tool raised an error of its own that has no code.
+    """The tool raised an exception that its author did not mean for a model.
+
+    What it said stays out: it may name paths of the host and secrets. An author who wants to
+    speak to the model raises a `ToolError`.
 
     Attributes:
         exception_type: Name of its class, such as `ValueError`.
-        exception_message: What it said.
     """
 
-    def __init__(self, exception_type: str, exception_message: str) -> None:
+    def __init__(self, exception_type: str) -> None:
         super().__init__(
             "tool.execution_failed",
-            f"The tool failed: {exception_type}: {exception_message}".rstrip(": "),
+            f"The tool failed: {exception_type}." if exception_type else "The tool failed.",
+            next_action="Change the call, or use another way; "
+            "the same call will likely fail again.",
         )
         self.exception_type = exception_type
-        self.exception_message = exception_message
-        self.args = (exception_type, exception_message)
+        self.args = (exception_type,)
 
 
 class OutputTooLarge(ToolError):

@@ -25,7 +25,10 @@ CONTROL = dict.fromkeys([*range(9), *range(10, 32), 127], "\N{REPLACEMENT CHARAC
 
 
 class ChildOutput(asyncio.Protocol):
-    """Log lines of one child, with the call that was running."""
+    """Log lines of one child, with the call that was running.
+
+    What tools print may hold arguments and secrets, so it is logged for who debugs only.
+    """
 
     def __init__(self) -> None:
         self._transport: asyncio.ReadTransport | None = None
@@ -86,7 +89,7 @@ class ChildOutput(asyncio.Protocol):
     def _log(self, line: bytes | bytearray) -> None:
         for start in range(0, len(line), LINE_BYTES):
             text = line[start : start + LINE_BYTES].decode("utf-8", "replace").translate(CONTROL)
-            log.info("child.output: %s", text, extra={"call_key": self._call_key, "line": text})
+            log.debug("child.output: %s", text, extra={"call_key": self._call_key, "line": text})
 
     def _tell_dropped(self) -> None:
         log.warning(

@@ -315,7 +315,7 @@ _REFUSALS: dict[str, _Refusal] = {
     Kind.SYSTEM_FAILURE: lambda reply, _: SystemFailure(
         reply.get("code", "tool.internal_error"), reply.get("message", "")
     ),
-    Kind.RAISED: lambda reply, _: ToolRaised(reply.get("type", ""), reply.get("message", "")),
+    Kind.RAISED: lambda reply, _: ToolRaised(reply.get("type", "")),
     Kind.NOT_LOADED: lambda reply, call: ToolNotLoaded(call.target, reply.get("type", "")),
     Kind.NOT_JSON: lambda reply, _: InvalidOutput(reply.get("message", "")),
     Kind.TOO_LARGE: lambda reply, call: OutputTooLarge(reply.get("size", 0), call.max_output_bytes),

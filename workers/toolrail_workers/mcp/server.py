@@ -325,8 +325,11 @@ class McpServer:
             self._enter(ServerState.BACKOFF, reason)
 
     def _log_end(self, event: str, reason: str, transport: ServerTransport | None) -> None:
+        log.warning(event, extra={"server": self.config.id, "reason": reason})
+        # A server may print arguments and secrets, so its words are for who debugs only.
         tail = "" if transport is None else transport.diagnosis()[-STDERR_LOGGED_CHARS:]
-        log.warning(event, extra={"server": self.config.id, "reason": reason, "stderr_tail": tail})
+        if tail:
+            log.debug("mcp.server_said", extra={"server": self.config.id, "stderr_tail": tail})
 
     def _enter(self, state: ServerState, reason: str | None) -> None:
         before = (self.is_available, self._reason)
