@@ -3,19 +3,20 @@
 Is: what workers announce and dispatchers read (DESIGN 3). Is not: permission to see or call
 anything. Above: dispatcher, workers, CLI. Below: `redis_io`, `keys`.
 
-An owner is who gives the tools: `builtin` itself, an MCP server, an extension. Its specs stay
-listed for a week after the last announcement, so that calls may wait for workers that restart;
-`available` says whether a call could run at this moment.
+An owner is who gives the tools: `builtin` itself, an MCP server, an extension. Several workers may
+have one owner and not the same tools of it, as in a roll-out: each has its own entry, and the tools
+of the owner are all of theirs. The specs stay listed for a week after the last announcement, so
+that calls may wait for workers that restart; while others of the owner live, those of a worker
+that is gone stay for `GONE_S` only. `available` says whether a call could run at this moment.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
-import orjson
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from redis.asyncio import Redis
 
 from toolrail.keys import Keys
@@ -24,10 +25,11 @@ from toolrail_schemas import ToolSpec, canonical_json, sha256_hex
 
 log = logging.getLogger(__name__)
 
-STATE = "@state"
 OWNER_TTL_MS = 7 * 86_400_000
 LIVE_S = 30.0
 """A worker that has not announced for so long counts as gone."""
+GONE_S = 120.0
+"""For so long a worker may be gone, to restart, before others of its owner drop its entry."""
 FRESH_S = 1.0
 """How old a reader's view may be before it asks for the version again."""
 QUEUES = ("builtin", "mcp", "extension")
@@ -42,6 +44,43 @@ class RegisteredTool:
     owner: str
     available: bool
     reason: str
+    runners: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """By spec hash, the workers that can run this version of the tool now. More than one version
+    lives side by side while workers are replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """What one worker last said of one owner."""
+
+    specs: str
+    """SHA-256 of the blob that holds the specs; workers with the same tools share it."""
+    available: bool
+    reason: str
+    since_us: int
+    """When it first announced these specs; the newest wins."""
+
+    def says_the_same(self, other: "_Entry | None") -> bool:
+        """Whether a reader learns nothing new."""
+        return other is not None and (self.specs, self.available, self.reason) == (
+            other.specs,
+            other.available,
+            other.reason,
+        )
+
+
+_ENTRY = TypeAdapter(_Entry)
+_TEXTS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    """An entry that was read, with its tools by name."""
+
+    worker: str
+    entry: _Entry
+    is_live: bool
+    specs: Mapping[str, ToolSpec]
 
 
 class Registry:
@@ -62,40 +101,46 @@ class Registry:
         available: bool,
         reason: str = "",
     ) -> None:
-        """The owner's tools are these, and the worker can execute them for `LIVE_S` more.
+        """The worker has these tools of the owner, and can execute them for `LIVE_S` more.
 
         Only a change moves the version, so that readers reread only then.
         """
         texts = {spec.name: canonical_json(spec.model_dump(mode="json")).decode() for spec in specs}
-        state = {
-            "available": available,
-            "reason": reason,
-            "digest": sha256_hex(canonical_json([texts, available, reason])),
-        }
+        data = canonical_json(texts)
         await retrying(
-            lambda: self._write(queue, owner, texts, state, worker), deadline_s=self._deadline_s
+            lambda: self._write(
+                queue, owner, worker, data=data, available=available, reason=reason
+            ),
+            deadline_s=self._deadline_s,
         )
 
     async def _write(
-        self,
-        queue: str,
-        owner: str,
-        texts: Mapping[str, str],
-        state: Mapping[str, object],
-        worker: str,
+        self, queue: str, owner: str, worker: str, *, data: bytes, available: bool, reason: str
     ) -> None:
         key, live = self._keys.registry(queue, owner), self._keys.live(queue, owner)
-        held = cast("str | None", await command(self._redis, "HGET", key, STATE))
-        changed = held is None or orjson.loads(held)["digest"] != state["digest"]
-        now_ms = await self._now_ms()
+        sha256 = sha256_hex(data)
+        blob = self._keys.blob(sha256)
+        now_us = await self._now_us()
+        now_ms = now_us // 1000
+        look = self._redis.pipeline(transaction=False)
+        look.hget(key, worker)
+        look.exists(blob)
+        look.zrangebyscore(live, "-inf", now_ms - int(GONE_S * 1000))
+        text, is_stored, silent = cast("tuple[str | None, int, list[str]]", await look.execute())
+        held = None if text is None else _entry(text)
+        since_us = held.since_us if held is not None and held.specs == sha256 else now_us
+        entry = _Entry(specs=sha256, available=available, reason=reason, since_us=since_us)
+        gone = [name for name in silent if name != worker]
         pipe = self._redis.pipeline(transaction=True)
-        if changed:
-            pipe.delete(key)
-            fields: dict[bytes | bytearray | memoryview[int] | str | int | float, str] = {}
-            fields.update(texts)
-            fields[STATE] = orjson.dumps(state).decode()
-            pipe.hset(key, mapping=fields)
+        if not is_stored or not entry.says_the_same(held):
+            pipe.set(blob, data)
+            pipe.hset(key, worker, _ENTRY.dump_json(entry).decode())
             pipe.incr(self._keys.registry_version)
+        if gone:
+            pipe.hdel(key, *gone)
+            pipe.zrem(live, *gone)
+            pipe.incr(self._keys.registry_version)
+        pipe.pexpire(blob, OWNER_TTL_MS)
         pipe.pexpire(key, OWNER_TTL_MS)
         pipe.zadd(self._keys.registry_owners(queue), {owner: now_ms + OWNER_TTL_MS})
         pipe.pexpire(self._keys.registry_owners(queue), OWNER_TTL_MS)
@@ -104,11 +149,13 @@ class Registry:
         await pipe.execute()
 
     async def withdraw(self, queue: str, owner: str, *, worker: str) -> None:
-        """The worker no longer executes the owner's tools; the tools stay listed."""
+        """The worker no longer executes the owner's tools; the tools stay listed for a time."""
 
         async def write() -> None:
+            now_ms = await self._now_ms()
             pipe = self._redis.pipeline(transaction=True)
-            pipe.zrem(self._keys.live(queue, owner), worker)
+            # Kept with the time of its going, by which its entry is dropped in the end.
+            pipe.zadd(self._keys.live(queue, owner), {worker: now_ms}, xx=True)
             pipe.incr(self._keys.registry_version)
             await pipe.execute()
 
@@ -139,7 +186,7 @@ class Registry:
         now_ms = await self._now_ms()
         reply = await retrying(
             lambda: command(
-                self._redis, "ZRANGEBYSCORE", self._keys.live(queue, owner), now_ms, "+inf"
+                self._redis, "ZRANGEBYSCORE", self._keys.live(queue, owner), f"({now_ms}", "+inf"
             ),
             deadline_s=self._deadline_s,
         )
@@ -161,35 +208,89 @@ class Registry:
                 deadline_s=self._deadline_s,
             )
             for owner in sorted(cast("list[str]", owners)):
-                for tool in await self._of_owner(queue, owner):
+                for tool in _merged(queue, owner, await self._offers(queue, owner, now_ms)):
                     found.setdefault(tool.spec.name, tool)
         return [found[name] for name in sorted(found)]
 
-    async def _of_owner(self, queue: str, owner: str) -> Iterable[RegisteredTool]:
-        reply = await retrying(
-            lambda: command(self._redis, "HGETALL", self._keys.registry(queue, owner)),
+    async def _offers(self, queue: str, owner: str, now_ms: int) -> list[_Offer]:
+        async def read() -> tuple[dict[str, str], list[str]]:
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.hgetall(self._keys.registry(queue, owner))
+            pipe.zrangebyscore(self._keys.live(queue, owner), f"({now_ms}", "+inf")
+            return cast("tuple[dict[str, str], list[str]]", await pipe.execute())
+
+        fields, live = await retrying(read, deadline_s=self._deadline_s)
+        entries = {worker: entry for worker, text in fields.items() if (entry := _entry(text))}
+        wanted = {entry.specs for entry in entries.values()}
+        specs = {sha256: await self._specs(sha256) for sha256 in wanted}
+        return [
+            _Offer(worker=worker, entry=entry, is_live=worker in live, specs=specs[entry.specs])
+            for worker, entry in entries.items()
+        ]
+
+    async def _specs(self, sha256: str) -> Mapping[str, ToolSpec]:
+        text = await retrying(
+            lambda: command(self._redis, "GET", self._keys.blob(sha256)),
             deadline_s=self._deadline_s,
         )
-        fields = dict(cast("dict[str, str]", reply))
-        state = orjson.loads(fields.pop(STATE, "{}"))
-        tools: list[RegisteredTool] = []
-        for name, text in fields.items():
+        specs: dict[str, ToolSpec] = {}
+        for name, spec in _TEXTS.validate_json(cast("str", text or "{}")).items():
             try:
-                spec = ToolSpec.model_validate_json(text)
+                specs[name] = ToolSpec.model_validate_json(spec)
             except ValidationError as error:
                 # A newer worker may announce what this version cannot read.
                 log.warning(
                     "registry.unreadable_spec", extra={"tool": name, "errors": error.error_count()}
                 )
-                continue
-            available, reason = bool(state.get("available")), str(state.get("reason", ""))
-            tools.append(RegisteredTool(spec, queue, owner, available, reason))
-        return tools
+        return specs
 
     async def _now_ms(self) -> int:
+        return await self._now_us() // 1000
+
+    async def _now_us(self) -> int:
         reply = await retrying(lambda: command(self._redis, "TIME"), deadline_s=self._deadline_s)
         seconds, micros = cast("tuple[int, int]", reply)
-        return int(seconds) * 1000 + int(micros) // 1000
+        return int(seconds) * 1_000_000 + int(micros)
+
+
+def _entry(text: str) -> _Entry | None:
+    """Return an entry as it was written, or None if it was by another version of us."""
+    try:
+        return _ENTRY.validate_json(text)
+    except ValidationError:
+        return None
+
+
+def _merged(queue: str, owner: str, offers: Iterable[_Offer]) -> list[RegisteredTool]:
+    """Return the tools of one owner: those of all its workers, each in its newest version.
+
+    A worker that lives is believed before one that is gone.
+    """
+    ordered = sorted(offers, key=lambda offer: (offer.is_live, offer.entry.since_us, offer.worker))
+    newest = {name: spec for offer in ordered for name, spec in offer.specs.items()}
+    return [_tool(spec, queue, owner, ordered) for spec in newest.values()]
+
+
+def _tool(spec: ToolSpec, queue: str, owner: str, ordered: Sequence[_Offer]) -> RegisteredTool:
+    same = [
+        offer
+        for offer in ordered
+        if spec.name in offer.specs and offer.specs[spec.name].spec_hash == spec.spec_hash
+    ]
+    # Of a tool whose workers are all gone, what they said last still stands: they may restart.
+    heard = [offer for offer in same if offer.is_live] or same
+    runners: dict[str, set[str]] = {}
+    for offer in ordered:
+        if offer.is_live and offer.entry.available and spec.name in offer.specs:
+            runners.setdefault(offer.specs[spec.name].spec_hash, set()).add(offer.worker)
+    return RegisteredTool(
+        spec,
+        queue,
+        owner,
+        available=any(offer.entry.available for offer in heard),
+        reason=next((offer.entry.reason for offer in heard if not offer.entry.available), ""),
+        runners={spec_hash: frozenset(workers) for spec_hash, workers in runners.items()},
+    )
 
 
 class RegistryView:
@@ -198,7 +299,7 @@ class RegistryView:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._version = -1
-        self._checked_at = float("-inf")
+        self._checked_at = self._read_at = float("-inf")
         self._tools: dict[str, RegisteredTool] = {}
         self._lock = asyncio.Lock()
 
@@ -217,9 +318,11 @@ class RegistryView:
 
     async def refresh(self) -> None:
         """The copy is as new as the registry."""
+        clock = asyncio.get_running_loop().time
         async with self._lock:
             version = await self._registry.version()
-            if version != self._version:
+            # A worker that died without a word moves no version; its time just runs out.
+            if version != self._version or clock() - self._read_at > LIVE_S:
                 self._tools = {tool.spec.name: tool for tool in await self._registry.tools()}
-                self._version = version
-            self._checked_at = asyncio.get_running_loop().time()
+                self._version, self._read_at = version, clock()
+            self._checked_at = clock()
