@@ -11,7 +11,6 @@ import pytest
 
 from tests.component.workspaces import (
     Workspace,
-    code_of,
     facts_of,
     refusal,
 )
@@ -98,16 +97,32 @@ def test_a_full_disk_under_the_version_memory_stops_before_the_effect(workspace:
     assert on_disk(workspace) == b"old"
 
 
-def test_an_unreadable_version_memory_forgets_but_never_guesses(workspace: Workspace) -> None:
-    """Half a record counts as none: the model has to read again."""
-    workspace.write(PATH, "old")
+def test_an_unreadable_memory_refuses_every_change(workspace: Workspace) -> None:
+    """To forget would be to do again what was done; the content on disk is untouched."""
+    workspace.write(PATH, "a\n", mode="append", call_key="f" * 16)
     for record in (workspace.top / ".toolrail/versions").iterdir():
         record.write_bytes(record.read_bytes()[:-5])
 
-    assert code_of(lambda: workspace.write(PATH, "new")) == "workspace.write_requires_read"
-    workspace.read(PATH)
-    workspace.write(PATH, "new")
-    assert on_disk(workspace) == b"new"
+    again = refusal(lambda: workspace.write(PATH, "a\n", mode="append", call_key="f" * 16))
+    other = refusal(lambda: workspace.write(PATH, "new"))
+
+    assert isinstance(again, SystemFailure)
+    assert (again.code, other.code) == ("workspace.io_failed", "workspace.io_failed")
+    assert on_disk(workspace) == b"a\n"
+
+
+def test_an_effect_that_cannot_be_read_refuses_its_own_call_only(workspace: Workspace) -> None:
+    """Nobody else needs it."""
+    workspace.write(PATH, "a\n", mode="append", call_key="f" * 16)
+    for record in (workspace.top / ".toolrail/versions").iterdir():
+        if record.suffix != ".json":
+            record.write_bytes(b"")
+
+    again = refusal(lambda: workspace.write(PATH, "a\n", mode="append", call_key="f" * 16))
+    workspace.write(PATH, "b\n", mode="append")
+
+    assert again.code == "workspace.io_failed"
+    assert on_disk(workspace) == b"a\nb\n"
 
 
 def test_a_file_system_without_hard_links_still_never_replaces(tmp_path: Path) -> None:
@@ -135,6 +150,22 @@ def test_a_second_attempt_of_an_append_does_not_append_again(workspace: Workspac
     assert on_disk(workspace) == b"a\nb\nc\n"
     assert second.structured == first.structured
     assert second.events == first.events
+
+
+@pytest.mark.parametrize("mode", ["replace", "append"])
+def test_a_second_attempt_may_come_after_any_number_of_others(
+    workspace: Workspace, mode: str
+) -> None:
+    """What a call did is remembered as long as its run lives."""
+    workspace.write(PATH, "0\n", mode=mode, call_key="f" * 16)
+    for number in range(1, 41):
+        workspace.write(PATH, f"{number}\n", mode="append", call_key=f"{number:016x}")
+    before = on_disk(workspace)
+
+    workspace.write(PATH, "0\n", mode=mode, call_key="f" * 16)
+
+    assert on_disk(workspace) == before
+    assert before.count(b"\n") == 41
 
 
 @pytest.mark.parametrize("mode", ["create", "replace", "append"])
@@ -192,6 +223,20 @@ def test_an_unconfirmed_change_is_settled_by_the_next_writer(workspace: Workspac
         mutation = Mutation("f" * 16, sha256(b"a"), sha256(b"ab"), whole=False, facts=facts)
         run_workspace.versions.announce(parse_path(PATH), mutation)
     workspace.write(PATH, "c", mode="append")
+
+    workspace.write(PATH, "b", mode="append", call_key="f" * 16)
+
+    assert on_disk(workspace) == b"abc"
+
+
+def test_a_change_without_a_call_settles_what_a_dead_call_announced(workspace: Workspace) -> None:
+    """A team's own tool writes by its path alone; the effect of the dead call stays known."""
+    (workspace.top / PATH).write_bytes(b"ab")
+    with opened(workspace) as run_workspace:
+        facts = facts_of(workspace.write("output/other", "x"))
+        mutation = Mutation("f" * 16, sha256(b"a"), sha256(b"ab"), whole=False, facts=facts)
+        run_workspace.versions.announce(parse_path(PATH), mutation)
+        run_workspace.write_bytes(PATH, b"abc", expected_sha256=sha256(b"ab"))
 
     workspace.write(PATH, "b", mode="append", call_key="f" * 16)
 

@@ -4,26 +4,27 @@ Is: the session's version memory (semantics 5.1 "Versions"), and a small write-a
 lets a repeated attempt of a call find out that its effect already happened. Is not: the content
 or its history (checkpoints).
 Above: `run_workspace.py`. Below: JSON files in the run's reserved directory, one per lock stripe,
-so that the lock of a path also guards its record, and every worker on this file system sees it.
+so that the lock of a path also guards its record, and every worker on this file system sees it;
+and one per effect, which stays as long as the run does: an attempt may come late.
 """
 
-import contextlib
 import logging
 import os
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from toolrail_schemas import JsonObject
+from toolrail.errors import SystemFailure
+from toolrail_schemas import JsonObject, sha256_hex
 from toolrail_workers.builtin.files import read_whole, staged
 from toolrail_workers.builtin.locks import stripe_of
 from toolrail_workers.builtin.paths import LogicalPath
 
-_APPLIED_KEPT = 32
-"""Effects per path that a late second attempt can still recognise as its own."""
 _MAX_BYTES = 64 * 1024 * 1024
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,18 @@ class Mutation:
 class _Record:
     version: KnownVersion | None = None
     pending: Mutation | None = None
-    applied: tuple[Mutation, ...] = ()
 
 
 _RECORDS: TypeAdapter[dict[str, _Record]] = TypeAdapter(dict[str, _Record])
+_EFFECT: TypeAdapter[Mutation] = TypeAdapter(Mutation)
 
 
 class VersionMemory:
-    """The records of one run. All but `known` need the lock of the path."""
+    """The records of one run. All but `known` need the lock of the path.
+
+    A record that cannot be read is `workspace.io_failed`, never an empty one: what a call has done
+    would be done again.
+    """
 
     def __init__(self, directory: int) -> None:
         """Use the files in `directory`, a descriptor the caller keeps open."""
@@ -118,12 +123,9 @@ class VersionMemory:
             call_key: Of the call that asks.
             current: SHA-256 of the file now; None when it is missing.
         """
-        record = self._record(path)
-        if record.pending is not None:
-            happened = record.pending.after == current
-            record = _confirmed(record) if happened else replace(record, pending=None)
-            self._store(path, record)
-        return next((done for done in record.applied if done.call_key == call_key), None)
+        self._settle(path, current)
+        content = self._read(_effect_name(path, call_key))
+        return None if content is None else _checked(_EFFECT, content)
 
     def announce(self, path: LogicalPath, mutation: Mutation) -> None:
         """Write down what is about to happen to the file.
@@ -131,31 +133,54 @@ class VersionMemory:
         Of a whole content a second attempt sees that it is there already; an addition must be
         remembered even over a power loss, or it would be made twice.
         """
+        # Of a call whose worker died, when the one who changes the file now never asked for it.
+        self._settle(path, mutation.before)
         record = replace(self._record(path), pending=mutation)
         self._store(path, record, durable=not mutation.whole)
 
     def confirm(self, path: LogicalPath) -> None:
         """Write down that what was announced has happened; the run now knows the new version."""
-        self._store(path, _confirmed(self._record(path)))
+        record = self._record(path)
+        done = record.pending
+        if done is None:
+            return
+        if done.call_key:
+            self._keep(path, done)
+        # Only now: until the effect is written down, what was announced stands for it.
+        self._store(path, _Record(version=_version_after(record.version, done)))
+
+    def _settle(self, path: LogicalPath, current: str | None) -> None:
+        record = self._record(path)
+        if record.pending is None:
+            return
+        if record.pending.after == current:
+            self.confirm(path)
+        else:
+            self._store(path, replace(record, pending=None))
+
+    def _keep(self, path: LogicalPath, done: Mutation) -> None:
+        name = _effect_name(path, done.call_key)
+        content = _EFFECT.dump_json(done)
+        with staged(self._directory, name, content, mode=0o600, durable=not done.whole) as file:
+            file.replace(name)
 
     def _record(self, path: LogicalPath) -> _Record:
         return self._load(stripe_of(path)).get(str(path), _Record())
 
     def _load(self, stripe: str) -> dict[str, _Record]:
+        content = self._read(f"{stripe}.json")
+        return {} if content is None else _checked(_RECORDS, content)
+
+    def _read(self, name: str) -> bytes | None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            descriptor = os.open(f"{stripe}.json", flags, dir_fd=self._directory)
+            descriptor = os.open(name, flags, dir_fd=self._directory)
         except FileNotFoundError:
-            return {}
+            return None
         try:
-            content = read_whole(descriptor, limit_bytes=_MAX_BYTES)
+            return read_whole(descriptor, limit_bytes=_MAX_BYTES) or b""
         finally:
             os.close(descriptor)
-        with contextlib.suppress(ValidationError):
-            return _RECORDS.validate_json(content or b"")
-        # Nothing known is the safe answer: a model has to read again before it may overwrite.
-        log.warning("workspace.versions_unreadable", extra={"stripe": stripe})
-        return {}
 
     def _store(self, path: LogicalPath, record: _Record, *, durable: bool = False) -> None:
         stripe = stripe_of(path)
@@ -165,15 +190,25 @@ class VersionMemory:
             file.replace(f"{stripe}.json")
 
 
-def _confirmed(record: _Record) -> _Record:
-    done = record.pending
-    if done is None:
-        return record
-    known = record.version
-    complete = done.whole or (known is not None and known.sha256 == done.before and known.complete)
-    version = None if done.after is None else KnownVersion(done.after, complete=complete)
-    applied = (*record.applied, done)[-_APPLIED_KEPT:]
-    return _Record(version=version, pending=None, applied=applied)
+def _version_after(known: KnownVersion | None, done: Mutation) -> KnownVersion | None:
+    if done.after is None:
+        return None
+    saw_all = known is not None and known.sha256 == done.before and known.complete
+    return KnownVersion(done.after, complete=done.whole or saw_all)
+
+
+def _effect_name(path: LogicalPath, call_key: str) -> str:
+    return sha256_hex(f"{call_key} {path}".encode())[:32]
+
+
+def _checked(adapter: TypeAdapter[T], content: bytes) -> T:
+    try:
+        return adapter.validate_json(content)
+    except ValidationError as error:
+        log.error("workspace.memory_unreadable", extra={"errors": error.error_count()})
+        raise SystemFailure(
+            "workspace.io_failed", "What the workspace remembers of its files cannot be read."
+        ) from None
 
 
 def _merge(ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
