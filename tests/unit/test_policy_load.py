@@ -232,12 +232,14 @@ def test_hidden_files_and_notes_are_left_alone(tmp_path: Path) -> None:
         (
             "users/u.toml",
             "deny = [\n",
-            "users/u.toml:1: is not TOML: Invalid value.",
+            "users/u.toml:1: is not TOML: Invalid value. "
+            "Correct the syntax of this line, or of the one before it.",
         ),
         (
             "users/u.toml",
             'deny = ["a.b"]\ndeny = ["a.c"]\n',
-            "users/u.toml:2: is not TOML: Cannot overwrite a value.",
+            "users/u.toml:2: is not TOML: Cannot overwrite a value. "
+            "Correct the syntax of this line, or of the one before it.",
         ),
         (
             "users/a b.toml",

@@ -44,6 +44,8 @@ def test_nothing_is_no_arguments(text: str | bytes | None) -> None:
         ('{"a":"' + "x" * ARGUMENTS_MAX_BYTES + '"}', "the limit is"),
         (b'{"a":"\xff"}', "UTF-8"),
         ({"a": object()}, "not JSON"),
+        ('{"a":' + "1" * 5000 + "}", "too many digits.*as a string"),
+        ({"a": 10**5000}, "not JSON"),
     ],
 )
 def test_what_is_no_json_object_is_refused_with_the_reason(text: str | bytes, why: str) -> None:

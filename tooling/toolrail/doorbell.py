@@ -99,7 +99,10 @@ class Envelopes:
         channel = cast("_CapturingChannel", connection.default_channel)
         publish(Producer(channel), queue, Doorbell.model_construct(), task_id="")
         if channel.captured is None:
-            raise PublishFailed(f"kombu made no message for the queue {queue!r}.")
+            raise PublishFailed(
+                f"kombu made no message for the queue {queue!r}. "
+                "Install the version of kombu that Toolrail asks for; `pip check` names it."
+            )
         return channel.captured
 
     def text(self, queue: str, doorbell: Doorbell) -> str:

@@ -134,7 +134,10 @@ async def retrying(action: Callable[[], Awaitable[T]], *, deadline_s: float) -> 
             raise AdmissionClosed from error
         except rx.ResponseError as error:
             if not str(error).startswith(("MISCONF", "TRYAGAIN", "MASTERDOWN", "BUSY ")):
-                raise RedisError(f"Redis refused the command: {error}") from error
+                raise RedisError(
+                    f"Redis refused the command: {error}. Run `toolrail doctor`; check the "
+                    "version, and the rights of the user in TOOLRAIL_REDIS_URL."
+                ) from error
             if loop.time() + wait_s >= end:
                 raise RedisUnavailable(_unavailable(error)) from error
         await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311  # jitter

@@ -14,6 +14,8 @@ from toolrail.policy.snapshot import PolicySnapshot
 from toolrail_schemas import Caller, RunSpec
 
 CALL_ID_MAX_BYTES = 256
+TURN_MAX = 2**31
+"""Far beyond any run, and exact for every reader of the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class CallRequest:
         id: The provider's id, 1 to 256 bytes.
         name: Canonical or model-facing name.
         arguments: JSON text as the provider sent it, or an object.
-        turn: Which model response it came in; ids are unique per turn.
+        turn: Which model response it came in, from 0; ids are unique per turn.
         caller: Who invokes; None takes the run's.
         provider_metadata: Opaque, stored beside the arguments, never shown to a tool.
     """
@@ -87,5 +89,8 @@ def check_identity(request: CallRequest) -> None:
             f"The call id has {size} bytes or holds a NUL; an id has 1 to {CALL_ID_MAX_BYTES} "
             "bytes and no NUL. Pass the provider's id unchanged."
         )
-    if request.turn < 0:
-        raise CallError(f"The turn is {request.turn}; turns count from 0.")
+    if not 0 <= request.turn <= TURN_MAX:
+        raise CallError(
+            f"The turn is not between 0 and {TURN_MAX}. Count the model's responses in this run, "
+            "from 0."
+        )

@@ -29,7 +29,7 @@ def parse_arguments(raw: str | bytes | Mapping[str, JsonValue] | None) -> dict[s
 
     Raises:
         InvalidArguments: Over 1 MiB, not JSON, a key twice, NaN or infinity, a lone surrogate,
-            or not an object. The message says which, and what to do.
+            a number beyond reading, or not an object. The message says which, and what to do.
     """
     if raw is None or (isinstance(raw, str | bytes) and not raw.strip()):
         return {}
@@ -51,6 +51,11 @@ def parse_arguments(raw: str | bytes | Mapping[str, JsonValue] | None) -> dict[s
         raise InvalidArguments(
             f"The arguments are not JSON: {error.msg} at line {error.lineno}, "
             f"column {error.colno}. Send one JSON object."
+        ) from error
+    except ValueError as error:
+        # Python reads no integer of more than 4300 digits.
+        raise InvalidArguments(
+            f"The arguments hold a number of too many digits. Send it as a string. {NEXT}"
         ) from error
     if value is None:
         return {}

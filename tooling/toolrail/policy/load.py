@@ -284,7 +284,8 @@ def _syntax_problem(entry: Traversable, source: str, error: ValueError) -> Confi
     told = _DECODE_ERROR.fullmatch(str(error))
     problem = str(error) if told is None else told[1]
     line = None if told is None else int(told[2] or max(1, source.count("\n")))
-    return ConfigError(f"is not TOML: {problem}.", file=str(entry), line=line)
+    fix = "Correct the syntax of this line, or of the one before it."
+    return ConfigError(f"is not TOML: {problem}.", fix=fix, file=str(entry), line=line)
 
 
 def _listed(folder: Traversable) -> list[Traversable]:
