@@ -137,12 +137,9 @@ async def test_the_first_end_of_a_run_stands(bench: LedgerBench) -> None:
     running = await started(bench, "running")
     await end(bench, "cancelled", "first")
     await end(bench, "failed", "second")
+    broken = replace(await bench.ending("running"), run_end="failed", run_end_code="third")
     await bench.ledger.finish(
-        bench.run_id,
-        running.call_key,
-        await bench.ending("running"),
-        fence=running.fence,
-        actor="worker:w",
+        bench.run_id, running.call_key, broken, fence=running.fence, actor="worker:w"
     )
 
     assert await status(bench) == ("cancelled", "first")
