@@ -69,6 +69,20 @@ def event() -> ToolOutput:
     )
 
 
+@tool("team.refer", read_only=True)
+def refer(ref: str) -> ToolOutput:
+    """Answer with a reference."""
+    return ToolOutput(resource_refs=(ref,))
+
+
+@tool("team.refer_loop", read_only=True)
+async def refer_loop(ref: str) -> ToolOutput:
+    """Answer with a reference, and say that something was written."""
+    return ToolOutput(
+        resource_refs=(ref,), events=((EventType.WORKSPACE_FILE_WRITTEN, {"path": "output/x"}),)
+    )
+
+
 @tool("team.fail_process", read_only=True)
 def fail_process(kind: str) -> str:
     """Fail in a child."""
@@ -148,6 +162,8 @@ TOOLS: tuple[Tool, ...] = (
     where,
     long,
     event,
+    refer,
+    refer_loop,
     fail_process,
     fail_thread,
     fail_loop,

@@ -223,3 +223,30 @@ async def test_a_thread_tool_may_store_and_report(executor: BuiltinExecutor) -> 
 
     assert store.blobs == {text_of(output): b"hello"}
     await await_until(lambda: heard == [(1.0, "stored")], "the progress to be heard")
+
+
+@pytest.mark.parametrize("name", ["team.refer", "team.refer_loop"])
+async def test_a_teams_tool_names_only_files_that_exist(
+    executor: BuiltinExecutor, name: str
+) -> None:
+    """Whatever version of them; a ref that leads nowhere is told as the tool's mistake."""
+    await run(executor, "workspace.write_file", {"path": "output/a.txt", "content": "hi"})
+    good = await run(executor, name, {"ref": f"workspace:output/a.txt@{'0' * 12}"})
+    folder = await run(executor, name, {"ref": "workspace:output"})
+    others = ["workspace:output/none", "workspace:../../etc/passwd", "workspace:.toolrail/locks"]
+    bad = [await run(executor, name, {"ref": ref}) for ref in others]
+
+    assert not good.is_error
+    assert not folder.is_error
+    assert {output.error_code for output in bad} == {"tool.invalid_output"}
+    assert all(not output.resource_refs for output in bad)
+
+
+async def test_what_a_tool_did_is_told_also_when_its_refs_are_wrong(
+    executor: BuiltinExecutor,
+) -> None:
+    """The effect has happened."""
+    output = await run(executor, "team.refer_loop", {"ref": "workspace:output/none"})
+
+    assert output.is_error
+    assert output.events == ((EventType.WORKSPACE_FILE_WRITTEN, {"path": "output/x"}),)

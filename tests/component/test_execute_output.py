@@ -1,8 +1,20 @@
 """What a tool answered, as its caller, a program and the journal get it."""
 
+import pytest
+
 from tests.workers import WorkerBench
 from toolrail.tools import ToolContext, ToolOutput
-from toolrail_schemas import EventType, ResourceRefBlock, TextBlock, parse_ref
+from toolrail_schemas import (
+    ErrorClass,
+    EventType,
+    JsonObject,
+    ResourceRefBlock,
+    TextBlock,
+    args_ref,
+    artifact_ref,
+    parse_ref,
+    result_ref,
+)
 from toolrail_workers.executor import ClaimedCall
 
 
@@ -103,3 +115,62 @@ async def test_an_error_output_of_a_tool_keeps_its_words(bench: WorkerBench) -> 
     assert one.error_code == "tool.execution_failed"
     assert two.error_code == "demo.mute"
     assert any(isinstance(block, TextBlock) and block.text for block in two.content)
+
+
+@pytest.mark.parametrize("artifact", ["f" * 64, "report.pdf"])
+async def test_a_ref_to_an_artifact_that_is_not_there_is_the_tools_mistake(
+    bench: WorkerBench, artifact: str
+) -> None:
+    """The run goes on, and what the tool did stays in the journal."""
+    ref = artifact_ref(bench.calls.run_id, artifact)
+    did: tuple[EventType, JsonObject] = (
+        EventType.WORKSPACE_FILE_WRITTEN,
+        {"path": "output/a.md"},
+    )
+    spec = bench.add("demo.refer", answers(ToolOutput(resource_refs=(ref,), events=(did,))))
+    await bench.start_worker()
+    result = await bench.run_call(spec)
+
+    assert (result.error_code, result.error_class) == (
+        "tool.invalid_output",
+        ErrorClass.RECOVERABLE,
+    )
+    assert result.resource_refs == ()
+    assert artifact[:40] in result.model_dump_json()
+    assert "workspace_file_written" in await bench.calls.kinds()
+    assert await bench.run_status() == "open"
+
+
+async def test_a_ref_to_what_is_stored_goes_through(bench: WorkerBench) -> None:
+    """Stored by the call itself, by an earlier one, or as a call's own record."""
+
+    async def refer(call: ClaimedCall, context: ToolContext) -> ToolOutput:
+        assert context.store is not None
+        own = await context.store.put_blob(b"own", "text/plain")
+        refs = (
+            artifact_ref(call.run_id, own),
+            artifact_ref(call.run_id, earlier),
+            result_ref(call.call_key),
+            args_ref(call.call_key),
+        )
+        return ToolOutput(resource_refs=refs)
+
+    earlier = await bench.calls.blobs.put(b"earlier")
+    spec = bench.add("demo.refer", refer)
+    await bench.start_worker()
+    result = await bench.run_call(spec)
+
+    assert not result.is_error
+    assert len(result.resource_refs) == 4
+
+
+async def test_a_ref_to_a_call_that_never_was_is_the_tools_mistake(bench: WorkerBench) -> None:
+    """Of several refs the wrong one is named."""
+    refs = (result_ref(bench.calls.key("c1")), result_ref("0" * 16))
+    spec = bench.add("demo.refer", answers(ToolOutput(resource_refs=refs)))
+    await bench.start_worker()
+    result = await bench.run_call(spec)
+
+    assert result.error_code == "tool.invalid_output"
+    assert refs[1] in result.model_dump_json()
+    assert refs[0] not in result.model_dump_json()

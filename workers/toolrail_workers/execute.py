@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolrail.blobs import Blobs
 from toolrail.closing import cancel_call
@@ -22,6 +22,7 @@ from toolrail_workers.books import Books
 from toolrail_workers.claimed import claimed_call, load_arguments
 from toolrail_workers.executor import ClaimedCall
 from toolrail_workers.finishing import Finisher, RunEnd
+from toolrail_workers.given_refs import GivenRefs
 from toolrail_workers.lost import LostCalls
 from toolrail_workers.renewals import Renewals
 from toolrail_workers.running import Ended, Running, StopReason
@@ -52,14 +53,18 @@ class Parts:
 
 
 class CallStore:
-    """The blobs that a tool may write to."""
+    """The blobs that the tool of one call may write to."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
+        self.stored: set[str] = set()
+        """SHA-256 of what this call has stored."""
 
     async def put_blob(self, data: bytes, mime: str) -> str:
         """Store `data` and return its SHA-256; the type stands in the ref that is given out."""
-        return await self._blobs.put(data)
+        sha256 = await self._blobs.put(data)
+        self.stored.add(sha256)
+        return sha256
 
 
 class CallRunner:
@@ -68,7 +73,7 @@ class CallRunner:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._books = parts.books
-        self._store = CallStore(parts.books.blobs)
+        self._refs = GivenRefs(parts.books)
 
     async def run(self, doorbell: Doorbell) -> None:
         """The call has its outcome, is somebody else's, or is left to the reaper.
@@ -138,13 +143,17 @@ class CallRunner:
         if found.spec.spec_hash != call.spec_hash:
             await self._fail(call, claim, "tool.spec_changed")
             return False
-        work = found.executor.execute(call, self._context(call))
+        store = CallStore(self._books.blobs)
+        work = found.executor.execute(call, _context(call, store))
         ended = await running.work(work, timeout_s=call.timeout_s)
         if running.stop_reason is StopReason.LOST:
             log.warning("call.lease_lost", extra={"call_key": call.call_key, "tool": call.tool})
             return False
         if _to_give_back(claim, running, ended):
             return not ended.abandoned
+        if ended.output is not None:
+            output = await self._refs.checked(ended.output, run_id=call.run_id, stored=store.stored)
+            ended = replace(ended, output=output)
         answer = parts.answers.of_ended(
             call,
             found.spec,
@@ -174,21 +183,22 @@ class CallRunner:
         )
         await self._parts.finisher.finish(call, answer, run_end="failed" if system else "")
 
-    def _context(self, call: ClaimedCall) -> ToolContext:
-        return ToolContext(
-            run_id=call.run_id,
-            call_key=call.call_key,
-            call_id=call.call_id,
-            tool=call.tool,
-            attempt=call.attempt,
-            fence=call.fence,
-            caller=call.caller,
-            tenant=call.tenant,
-            deadline=time.monotonic() + call.timeout_s,
-            max_output_tokens=call.max_output_tokens,
-            max_output_bytes=call.max_output_bytes,
-            store=self._store,
-        )
+
+def _context(call: ClaimedCall, store: CallStore) -> ToolContext:
+    return ToolContext(
+        run_id=call.run_id,
+        call_key=call.call_key,
+        call_id=call.call_id,
+        tool=call.tool,
+        attempt=call.attempt,
+        fence=call.fence,
+        caller=call.caller,
+        tenant=call.tenant,
+        deadline=time.monotonic() + call.timeout_s,
+        max_output_tokens=call.max_output_tokens,
+        max_output_bytes=call.max_output_bytes,
+        store=store,
+    )
 
 
 def _to_give_back(claim: Claim, running: Running, ended: Ended) -> bool:

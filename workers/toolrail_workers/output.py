@@ -21,6 +21,7 @@ from toolrail_schemas import (
     ResourceRefBlock,
     TextBlock,
     artifact_ref,
+    error_info,
     parse_ref,
     ref_of,
     result_ref,
@@ -267,10 +268,7 @@ def _json_bytes(value: JsonValue) -> bytes:
 
 def _refs(output: ToolOutput, content: Sequence[Block], *, run_id: str) -> tuple[str, ...]:
     """Return all refs once, those of blocks first, each checked."""
-    found = [ref for block in content if (ref := ref_of(block)) is not None]
-    if not found and not output.resource_refs:
-        return ()
-    refs = tuple(dict.fromkeys((*found, *output.resource_refs)))
+    refs = _all_refs(content, output.resource_refs)
     for ref in refs:
         try:
             parsed = parse_ref(ref)
@@ -279,6 +277,32 @@ def _refs(output: ToolOutput, content: Sequence[Block], *, run_id: str) -> tuple
         if parsed.scheme == "artifact" and not parsed.target.startswith(f"{run_id}/"):
             raise no_output("a reference to something of another run")
     return refs
+
+
+def _all_refs(content: Sequence[Block], others: Sequence[str]) -> tuple[str, ...]:
+    found = [ref for block in content if (ref := ref_of(block)) is not None]
+    return tuple(dict.fromkeys((*found, *others))) if found or others else ()
+
+
+def given_refs(output: ToolOutput) -> tuple[str, ...]:
+    """Return all refs that a tool gave out, each once, as it wrote them."""
+    return _all_refs(output.content, output.resource_refs)
+
+
+def refused_output(output: ToolOutput, ref: str) -> ToolOutput:
+    """Return what is told instead of an output with a ref that leads nowhere.
+
+    Its events stay, because what the tool did has happened.
+    """
+    info = error_info("tool.invalid_output")
+    text = f"The tool's answer refers to {ref[:200]!r}, which does not exist. {info.remedy}"
+    return ToolOutput(
+        content=(TextBlock(text=text),),
+        is_error=True,
+        error_code=info.code,
+        error_class=info.error_class,
+        events=output.events,
+    )
 
 
 def _too_large(size: int, limit: int) -> ToolError:

@@ -32,6 +32,7 @@ from toolrail.tools import (
     ToolOutput,
 )
 from toolrail_schemas import Source
+from toolrail_workers.builtin.files_named import first_missing, workspace_refs
 from toolrail_workers.builtin.locks import ThreadLocks
 from toolrail_workers.builtin.roots import Roots
 from toolrail_workers.builtin.run_workspace import open_workspace
@@ -39,6 +40,7 @@ from toolrail_workers.executor import ClaimedCall, OwnerSpecs
 from toolrail_workers.isolation.errors import ToolRaised
 from toolrail_workers.isolation.process import ChildLimits, IsolatedCall, ProcessChildren
 from toolrail_workers.isolation.thread import ThreadRunner
+from toolrail_workers.output import refused_output
 from toolrail_workers.sources import ExecutorParts
 
 OWNER = "builtin"
@@ -151,11 +153,12 @@ class BuiltinExecutor:
         try:
             match tool.isolation:
                 case Isolation.LOOP:
-                    return await tool.run_async(call.arguments, context)
+                    output = await tool.run_async(call.arguments, context)
                 case Isolation.THREAD:
-                    return await self._run_in_thread(tool, call, context)
+                    output = await self._run_in_thread(tool, call, context)
                 case Isolation.PROCESS:
-                    return await self._run_in_child(tool, call, context)
+                    output = await self._run_in_child(tool, call, context)
+            return await self._with_real_files(tool, call, output)
         except ToolRaised as error:
             log.warning("tool.raised", extra=_fields(call) | {"raised": error.exception_type})
             raise
@@ -205,6 +208,29 @@ class BuiltinExecutor:
         ) as workspace:
             context = replace(context, workspace=workspace, session=workspace.versions)
             return tool.run(call.arguments, context)
+
+    async def _with_real_files(
+        self, tool: Tool, call: ClaimedCall, output: ToolOutput
+    ) -> ToolOutput:
+        """Return the output of a team's tool only if the workspace files that it names exist."""
+        refs = () if tool.function.__module__.startswith(_OURS) else workspace_refs(output)
+        if not refs:
+            return output
+        try:
+            missing = await self._threads.run(lambda: self._first_missing(call.run_id, refs))
+        except asyncio.CancelledError:
+            # The tool has done its work; that nobody could look does not undo it.
+            return output
+        return output if missing is None else refused_output(output, missing)
+
+    def _first_missing(self, run_id: str, refs: Sequence[str]) -> str | None:
+        with open_workspace(
+            self._place_of(run_id),
+            roots=self._roots,
+            threads=self._locks,
+            check_alive=lambda: None,
+        ) as workspace:
+            return first_missing(workspace, refs)
 
     def _place_of(self, run_id: str) -> Path:
         """Return where the run's workspace is; `trial.py` has one for every run."""
