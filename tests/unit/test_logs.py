@@ -86,11 +86,9 @@ def test_an_exception_of_a_tool_is_logged_without_its_words() -> None:
         except KeyError as error:
             raise ValueError(f"no user has {password!r}") from error
 
-    try:
+    with pytest.raises(ValueError, match="no user") as caught:
         log_in("needle-in-words")
-    except ValueError as error:
-        line = JsonFormatter().format(record("tool.raised", **fields_of(error)))
-
+    line = JsonFormatter().format(record("tool.raised", **fields_of(caught.value)))
     fields = json.loads(line)
     assert fields["raised"] == "ValueError from KeyError"
     assert fields["frames"][-1].endswith(" log_in")

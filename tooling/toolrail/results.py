@@ -5,6 +5,7 @@ making the result (executors) or cutting it (`toolrail_workers.output`). Above: 
 worker, reaper, client. Below: `blobs`, the ledger's records.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,15 +19,18 @@ from toolrail_schemas import (
     Level,
     TextBlock,
     ToolResult,
+    canonical_json,
+    error_info,
     result_ref,
     sha256_hex,
 )
 
 INBOX_MAX_BYTES = 4096
 """A larger result is read from its record; the inbox holds thousands of entries."""
-MESSAGE_MAX_CHARS = 1000
 EVENT_REFS_MAX = 16
 """Refs named by `tool_call_completed`. Source: semantics 2.3."""
+EVENT_REFS_BYTES = 4096
+"""Of a payload's 8 KiB, for those refs; ids and names of odd characters may need the rest."""
 
 _OUTCOME_OF_CODE = {
     "tool.timeout": Outcome.TIMEOUT,
@@ -125,15 +129,18 @@ def ending_of(
     }
     stored_event = EventLine(EventType.TOOL_RESULT_STORED, told, Level.DEBUG)
     state: Literal["completed", "failed", "denied"]
+    outcome = outcome_of(result)
     if denied is not None:
         state, last = "denied", EventLine(EventType.TOOL_CALL_DENIED, denied, Level.WARN)
+        # A hidden tool's refusal reads as `tool.not_found`; it counts as what it is.
+        outcome = Outcome.DENIED if outcome is Outcome.TOOL_ERROR else outcome
     elif result.is_error:
         state, last = "failed", _failed(ref, result)
     else:
         state, last = "completed", _completed(ref, result)
     return Ending(
         state=state,
-        outcome=outcome_of(result),
+        outcome=outcome,
         error_class=result.error_class.value if result.error_class else "",
         error_code=result.error_code or "",
         result=stored.inline,
@@ -147,11 +154,13 @@ def ending_of(
 
 
 def _failed(ref: str, result: ToolResult) -> EventLine:
+    # The result's own words may quote arguments or content, even our words on a broken schema, so
+    # they stay in the stored result (semantics 2.8).
     system = result.error_class is ErrorClass.SYSTEM
     payload: dict[str, JsonValue] = {
         "error_class": result.error_class.value if result.error_class else "recoverable",
         "error_code": result.error_code,
-        "message": error_text(result)[:MESSAGE_MAX_CHARS],
+        "message": error_info(result.error_code or "").sentence,
         "result_ref": ref,
         "duration_ms": result.usage.duration_ms,
     }
@@ -164,9 +173,21 @@ def _completed(ref: str, result: ToolResult) -> EventLine:
         "is_error": False,
         "duration_ms": result.usage.duration_ms,
         "output_tokens": result.usage.output_tokens,
-        "resource_refs": list(result.resource_refs[:EVENT_REFS_MAX]),
+        "resource_refs": _fitting(result.resource_refs),
     }
     return EventLine(EventType.TOOL_CALL_COMPLETED, payload)
+
+
+def _fitting(refs: Sequence[str]) -> list[JsonValue]:
+    """Return the refs that an event has room for; the stored result names them all."""
+    fitting: list[JsonValue] = []
+    room = EVENT_REFS_BYTES
+    for ref in refs[:EVENT_REFS_MAX]:
+        room -= len(canonical_json(ref)) + 1
+        if room < 0:
+            break
+        fitting.append(ref)
+    return fitting
 
 
 def error_text(result: ToolResult) -> str:

@@ -15,6 +15,7 @@ from pydantic import JsonValue, ValidationError
 
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.ledger import EventLine
+from toolrail.logs import fields_of
 from toolrail.tools import ToolOutput
 from toolrail.validation import validator_for
 from toolrail_schemas import (
@@ -46,6 +47,7 @@ OURS = frozenset({Source.BUILT_IN, Source.SKILL})
 CONTAINED = frozenset({SideEffect.NONE, SideEffect.WORKSPACE, SideEffect.CONTROL})
 """Effects that are known, or can be looked up, after a tool was stopped midway."""
 CODE = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
+CODE_MAX_CHARS = 128
 TEXT_MAX_CHARS = 2000
 _STOP_CODES = frozenset({"tool.timeout", "tool.cancelled"})
 _UNKNOWN = "tool.outcome_unknown"
@@ -94,7 +96,7 @@ class Answers:
             try:
                 return self._of_output(call, spec, ended.output, spent)
             except ToolError as error:
-                events = event_lines(ended.output.events)
+                events = event_lines(call, ended.output.events)
                 return failed(call, error.code, spent, text=_words(error), events=events)
         if stopped is not None and not isinstance(ended.error, SystemFailure):
             unsure = ended.started and is_unsure(spec)
@@ -119,6 +121,7 @@ class Answers:
             output_bytes=fitted.output_bytes,
             output_tokens=fitted.output_tokens,
         )
+        events = event_lines(call, output.events)
         try:
             result = ToolResult(
                 call_id=call.call_id,
@@ -136,8 +139,8 @@ class Answers:
             log.warning(
                 "tool.invalid_output", extra={"tool": call.tool, "errors": error.error_count()}
             )
-            return failed(call, "tool.invalid_output", spent, events=event_lines(output.events))
-        return Answer(result=result, spills=fitted.spills, events=event_lines(output.events))
+            return failed(call, "tool.invalid_output", spent, events=events)
+        return Answer(result=result, spills=fitted.spills, events=events)
 
     def _check_schema(self, spec: ToolSpec, structured: JsonValue) -> None:
         schema = spec.output_schema
@@ -170,7 +173,7 @@ def failed(
     events: tuple[EventLine, ...] = (),
 ) -> Answer:
     """Return a failure; words and class come from the table of codes when not given."""
-    known = code if CODE.fullmatch(code) and len(code) <= 128 else "tool.execution_failed"
+    known = code if _is_code(code) else "tool.execution_failed"
     usage = Usage(queue_ms=spent.queue_ms, duration_ms=spent.duration_ms, attempts=spent.attempts)
     try:
         result = ToolResult.failure(
@@ -238,8 +241,8 @@ def _of_error(
             # `error` is None when the tool cancelled itself, which is a defect like any other.
             log.error(
                 "tool.crashed",
-                exc_info=error,
-                extra={"tool": call.tool, "run_id": call.run_id, "call_key": call.call_key},
+                extra={"tool": call.tool, "run_id": call.run_id, "call_key": call.call_key}
+                | fields_of(error),
             )
             if call.source in OURS:
                 return failed(call, "tool.internal_error", spent)
@@ -278,12 +281,16 @@ def _words(error: ToolError | SystemFailure) -> str:
 def _error_of(source: Source, output: ToolOutput) -> tuple[str, ErrorClass]:
     usual = "tool.mcp_error" if source is Source.MCP else "tool.execution_failed"
     said = output.error_code or usual
-    code = said if CODE.fullmatch(said) else usual
+    code = said if _is_code(said) else usual
     error_class = output.error_class or error_info(code).error_class
     if error_class is ErrorClass.SYSTEM and source not in OURS:
         # Third-party code that misbehaves must not kill the run.
         error_class = ErrorClass.RECOVERABLE
     return code, error_class
+
+
+def _is_code(said: str) -> bool:
+    return len(said) <= CODE_MAX_CHARS and CODE.fullmatch(said) is not None
 
 
 def _with_words(content: tuple[Block, ...], code: str) -> tuple[Block, ...]:
@@ -294,22 +301,33 @@ def _with_words(content: tuple[Block, ...], code: str) -> tuple[Block, ...]:
     return (TextBlock(text=f"{info.sentence} {info.remedy}"), *content[:31])
 
 
-def event_lines(events: Sequence[tuple[EventType, JsonObject]]) -> tuple[EventLine, ...]:
+def event_lines(
+    call: ClaimedCall, events: Sequence[tuple[EventType, JsonObject]]
+) -> tuple[EventLine, ...]:
     """Return a tool's events as the journal takes them; one that may not enter leaves its place.
 
     A payload over the limits is a defect of the tool, but its effect has happened, so the event
     is never dropped (semantics 2.8). Events of calls and runs are the ledger's alone.
     """
+    # The ledger adds these to whatever an event of a call says, so they count for its size.
+    added: JsonObject = {
+        "call_id": call.call_id,
+        "call_key": call.call_key,
+        "name": call.tool,
+        "turn": call.turn,
+    }
     lines: list[EventLine] = []
     for kind, payload in events:
         if kind in CALL_PAYLOADS or kind in RUN_TERMINAL_EVENTS:
             log.error("tool.forged_event", extra={"type": kind.value})
             continue
         try:
-            check_payload(kind, payload)
-        except ValueError as error:
-            log.error("tool.bad_event", extra={"type": kind.value, "reason": str(error)[:300]})
-            lines.append(EventLine(kind, {"payload_refused": str(error)[:300]}, Level.ERROR))
-        else:
-            lines.append(EventLine(kind, payload))
+            line = EventLine(kind, payload)
+            check_payload(kind, {**payload, **added})
+            line.triple()
+        except (ValueError, TypeError) as error:
+            why = str(error)[:300]
+            log.error("tool.bad_event", extra={"type": kind.value, "reason": why})
+            line = EventLine(kind, {"payload_refused": why}, Level.ERROR)
+        lines.append(line)
     return tuple(lines)

@@ -4,21 +4,25 @@ Is: stream entries to `JournalEvent`, with a check that no number is missing. Is
 (the ledger's scripts append). Above: client, CLI. Below: `redis_io`, the schemas.
 """
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import cast
 
 import orjson
 from redis.asyncio import Redis
 
-from toolrail.errors import JournalGap
+from toolrail.errors import JournalGap, RunNotFound
 from toolrail.keys import Keys
 from toolrail.redis_io import command, retrying, xread
 from toolrail_schemas import JournalEvent, JsonObject, UnknownEvent, format_timestamp, parse_event
+
+log = logging.getLogger(__name__)
 
 READ_MAX = 500
 """Most events of one read. Source: semantics 2.2."""
 BLOCK_MS = 1000
 
+RUN_FORGOTTEN = "Check the id; a run is forgotten after its retention."
 RUN_ENDS = frozenset({"run_completed", "run_failed", "run_cancelled"})
 
 
@@ -37,11 +41,15 @@ class JournalReader:
         self._blocking = blocking
         self._keys = Keys(prefix)
         self._deadline_s = deadline_s
+        self._told_run = ""
+        """The run of which the log says that an event cannot be read; once is enough."""
 
     async def read(
         self, run_id: str, *, after_seq: int = 0, limit: int = READ_MAX
     ) -> list[JournalEvent | UnknownEvent]:
         """Return up to `limit` (1..500) events after a sequence number, in order.
+
+        An entry that is no lawful event keeps its place as an `UnknownEvent`.
 
         Raises:
             JournalGap: A number is missing.
@@ -54,14 +62,19 @@ class JournalReader:
             deadline_s=self._deadline_s,
         )
         entries = cast("Sequence[tuple[str, Mapping[str, str]]]", reply)
-        return _checked(run_id, entries, after_seq)
+        return self._checked(run_id, entries, after_seq)
 
     async def follow(
         self, run_id: str, *, after_seq: int = 0
     ) -> AsyncIterator[JournalEvent | UnknownEvent]:
         """Yield every event after a number, old and new, until the run has ended.
 
-        Resume with the last `seq` seen and nothing is missed.
+        Resume with the last `seq` seen and nothing is missed. A run whose journal broke ends
+        without an event that says so.
+
+        Raises:
+            JournalGap: A number is missing.
+            RunNotFound: There is no such run, or it is past its retention.
         """
         key, last = self._keys.journal(run_id), after_seq
         while True:
@@ -72,28 +85,63 @@ class JournalReader:
                 deadline_s=self._deadline_s,
             )
             found = [(entry, fields) for _, entry, fields in entries]
-            for event in _checked(run_id, found, last):
+            if not found and await self._is_complete(run_id, last):
+                return
+            for event in self._checked(run_id, found, last):
                 last = event.seq
                 yield event
                 if event.type in RUN_ENDS:
                     return
 
+    async def _is_complete(self, run_id: str, last: int) -> bool:
+        """Whether the run has ended and nothing was written after `last`."""
+        status = await retrying(
+            lambda: command(self._redis, "HGET", self._keys.run(run_id), "status"),
+            deadline_s=self._deadline_s,
+        )
+        if status is None:
+            raise RunNotFound(f"There is no run {run_id!r} any more. {RUN_FORGOTTEN}")
+        # Looked at in this order, since whoever ends a run writes its last event with the status.
+        return status != "open" and not await self.read(run_id, after_seq=last, limit=1)
 
-def _checked(
-    run_id: str, entries: Sequence[tuple[str, Mapping[str, str]]], after_seq: int
-) -> list[JournalEvent | UnknownEvent]:
-    events: list[JournalEvent | UnknownEvent] = []
-    expected = after_seq + 1
-    for entry_id, fields in entries:
-        seq = int(entry_id.partition("-")[0])
-        if seq != expected:
-            raise JournalGap(
-                f"The journal of {run_id} jumps from {expected - 1} to {seq}. "
-                "Stop using the run and restore Redis from a backup."
-            )
-        events.append(parse_event(_envelope(run_id, seq, fields)))
-        expected += 1
-    return events
+    def _checked(
+        self, run_id: str, entries: Sequence[tuple[str, Mapping[str, str]]], after_seq: int
+    ) -> list[JournalEvent | UnknownEvent]:
+        events: list[JournalEvent | UnknownEvent] = []
+        expected = after_seq + 1
+        for entry_id, fields in entries:
+            seq = int(entry_id.partition("-")[0])
+            if seq != expected:
+                raise JournalGap(
+                    f"The journal of {run_id} jumps from {expected - 1} to {seq}. "
+                    "Stop using the run and restore Redis from a backup."
+                )
+            events.append(self._event(run_id, seq, fields))
+            expected += 1
+        return events
+
+    def _event(
+        self, run_id: str, seq: int, fields: Mapping[str, str]
+    ) -> JournalEvent | UnknownEvent:
+        try:
+            return parse_event(_envelope(run_id, seq, fields))
+        except (ValueError, KeyError, TypeError) as error:
+            # One entry that broke a rule must not hide all the others, nor the end of the run.
+            if self._told_run != run_id:
+                self._told_run = run_id
+                told = {"run_id": run_id, "seq": seq, "error": type(error).__name__}
+                log.error("journal.unlawful_event", extra=told)
+            return _place(run_id, seq, fields)
+
+
+def _place(run_id: str, seq: int, fields: Mapping[str, str]) -> UnknownEvent:
+    """Return an entry that is no lawful event, with whatever can be read of it."""
+    try:
+        return UnknownEvent.model_validate(_envelope(run_id, seq, fields))
+    except (ValueError, KeyError, TypeError):
+        kind, event_id = fields.get("type", ""), fields.get("id", "")
+        at = format_timestamp(0)
+        return UnknownEvent(seq=seq, event_id=event_id, run_id=run_id, ts=at, type=kind)
 
 
 def _envelope(run_id: str, seq: int, fields: Mapping[str, str]) -> dict[str, object]:
