@@ -73,6 +73,7 @@ SPECS = (
         "demo.finish",
         annotations=Annotations.for_builtin(side_effect=SideEffect.CONTROL),
     ),
+    spec("vault.open"),
 )
 
 

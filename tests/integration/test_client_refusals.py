@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from tests.cells import Cell, open_cell, opened, serve, write_policy
 from tests.promises import promise
@@ -12,12 +13,14 @@ from toolrail import CallRequest, Settings, Toolrail
 from toolrail.errors import (
     CallError,
     ConfigError,
+    RedisError,
     RedisUnavailable,
     RunClosed,
     RunNotFound,
     SystemFailure,
     UnknownProfile,
 )
+from toolrail.redis_io import command, retrying
 from toolrail.results import error_text
 from toolrail_schemas import RunLimits
 
@@ -49,6 +52,8 @@ BAD_ARGUMENTS = {
     "an unknown key": ('{"text": "a", "colour": "b"}', "Known keys: text"),
     "a wrong type": ('{"text": 1}', "string"),
     "not UTF-8": (b"\xff{}", "UTF-8"),
+    "a number no one can read": ('{"text": ' + "1" * 5000 + "}", "too many digits"),
+    "a number no one can write": ({"text": 10**5000}, "not JSON"),
 }
 
 
@@ -83,12 +88,34 @@ async def test_nothing_at_all_counts_as_an_empty_object(cell: Cell) -> None:
 
 async def test_an_unknown_tool_reads_like_one_that_is_not_allowed(cell: Cell) -> None:
     """A model cannot find out which hidden tools exist; the journal knows the difference."""
-    run = await opened(cell, "strict", limits=RunLimits(max_denied=9, max_unknown=9))
-    unknown = await run.call("demo.nothing", {}, id="c1", timeout_s=5)
-    hidden = await run.call("demo.hidden", {"text": "a"}, id="c2", timeout_s=5)
+    run = await opened(cell)
+    names = {"vault.nothing": "vault.open", "vault__nothing": "vault__open"}
+    for number, (nothing, existing) in enumerate(names.items()):
+        unknown = await run.call(nothing, {}, id=f"u{number}", timeout_s=5)
+        hidden = await run.call(existing, {"text": "a"}, id=f"h{number}", timeout_s=5)
+        same = {"call_id": "c", "name": "n"}
 
-    assert error_text(unknown) == error_text(hidden)
-    assert (unknown.error_code, hidden.error_code) == ("tool.not_found", "policy.not_allowed")
+        assert (unknown.name, hidden.name) == (nothing, existing)
+        assert unknown.model_copy(update=same) == hidden.model_copy(update=same)
+    denied = [e.payload for e in await run.journal() if e.type == "tool_call_denied"]
+    totals = await cell.bench.reader.totals()
+
+    assert [(said["name"], said["denied_by"]) for said in denied] == [("vault.open", "policy")] * 2
+    assert totals["finished:builtin:denied"] == 2
+
+
+async def test_a_call_too_late_to_be_judged_tells_nothing_either(cell: Cell) -> None:
+    """After the tool that ends the run, hidden and unknown tools are refused alike."""
+    run = await opened(cell)
+    names = ["demo__finish", "vault__open", "vault__nothing"]
+    calls = [CallRequest(id=name, name=name, arguments={"text": "a"}) for name in names]
+    async with serve(cell):
+        _, *late = await run.call_many(calls, timeout_s=10)
+
+    assert [(result.name, result.error_code) for result in late] == [
+        ("vault__open", "tool.after_finish"),
+        ("vault__nothing", "tool.after_finish"),
+    ]
 
 
 @promise("call.denied-never-queued")
@@ -203,6 +230,35 @@ async def test_an_id_that_cannot_name_a_call_is_refused(cell: Cell, call_id: str
 
     assert await run.status() == "open"
     assert not [event for event in await run.journal() if "tool" in event.type]
+
+
+@pytest.mark.parametrize("turn", [-1, 2**31 + 1, 10**5000], ids=["negative", "large", "huge"])
+async def test_a_turn_that_is_no_number_of_a_response_is_refused(cell: Cell, turn: int) -> None:
+    """Else the journal could not say which it was."""
+    run = await opened(cell)
+    with pytest.raises(CallError, match="from 0"):
+        await run.call("demo.echo", {"text": "a"}, id="c1", turn=turn)
+
+    assert not [event for event in await run.journal() if "tool" in event.type]
+
+
+@pytest.mark.parametrize("metadata", [{"sig": "x" * 2**16}, {"sig": 2**70}], ids=["big", "odd"])
+async def test_metadata_that_cannot_be_kept_is_refused_with_a_way_out(
+    cell: Cell, metadata: dict[str, JsonValue]
+) -> None:
+    """Nothing was recorded."""
+    run = await opened(cell)
+    request = CallRequest(id="c1", name="demo.echo", provider_metadata=metadata)
+    with pytest.raises(CallError, match=r"provider_metadata .*\. (Keep|Pass)"):
+        await run.dispatch(request)
+
+    assert not [event for event in await run.journal() if "tool" in event.type]
+
+
+async def test_a_command_that_redis_refuses_says_what_to_check(cell: Cell) -> None:
+    """A missing right, or a server without the command."""
+    with pytest.raises(RedisError, match="toolrail doctor"):
+        await retrying(lambda: command(cell.bench.redis, "NO.SUCH"), deadline_s=5)
 
 
 @pytest.mark.parametrize(

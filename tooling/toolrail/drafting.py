@@ -54,11 +54,7 @@ class Drafter:
             CallError: The id, the turn or the metadata cannot be kept.
         """
         check_identity(request)
-        metadata = orjson.dumps(request.provider_metadata) if request.provider_metadata else b""
-        if len(metadata) > METADATA_MAX_BYTES:
-            raise CallError(
-                f"provider_metadata has {len(metadata)} bytes; the limit is {METADATA_MAX_BYTES}."
-            )
+        metadata = _metadata_bytes(request.provider_metadata)
         problem, arguments = None, None
         try:
             arguments = parse_arguments(request.arguments)
@@ -72,7 +68,9 @@ class Drafter:
         said = [name, raw_sha256, caller.value, sha256_hex(metadata)]
         return Draft(
             key=call_key(run.run_id, request.turn, request.id),
-            asked=Asked(request.id, name, arguments, problem, caller, request.turn),
+            asked=Asked(
+                request.id, name, arguments, problem, caller, request.turn, shown_name(request.name)
+            ),
             tool=tool,
             queue=queue_of(tool.spec.source) if tool else NO_QUEUE,
             raw=raw,
@@ -99,6 +97,23 @@ def shown_name(name: str) -> str:
     return printable.encode("utf-8", "replace").decode()[:NAME_MAX_CHARS] or "\ufffd"
 
 
+def _metadata_bytes(metadata: Mapping[str, JsonValue] | None) -> bytes:
+    if not metadata:
+        return b""
+    try:
+        data = orjson.dumps(metadata)
+    except TypeError as error:
+        raise CallError(
+            f"provider_metadata is not JSON: {error}. Pass on what the provider sent, parsed."
+        ) from error
+    if len(data) > METADATA_MAX_BYTES:
+        raise CallError(
+            f"provider_metadata has {len(data)} bytes; the limit is {METADATA_MAX_BYTES}. "
+            "Keep it on your side, and pass a key to it."
+        )
+    return data
+
+
 def _raw_bytes(arguments: str | bytes | Mapping[str, JsonValue] | None) -> bytes:
     """Return what the model wrote, to be stored beside the refusal; not necessarily JSON."""
     match arguments:
@@ -107,4 +122,7 @@ def _raw_bytes(arguments: str | bytes | Mapping[str, JsonValue] | None) -> bytes
         case str():
             return arguments.encode("utf-8", "surrogatepass")
         case _:
-            return repr(arguments).encode("utf-8", "surrogatepass")
+            try:
+                return repr(arguments).encode("utf-8", "surrogatepass")
+            except Exception:  # noqa: BLE001  # what is in there may refuse in any way of its own
+                return b""

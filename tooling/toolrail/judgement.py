@@ -31,6 +31,10 @@ from toolrail_schemas import (
     error_of_reason,
 )
 
+HIDING = frozenset({"tool.not_found", "tool.after_finish"})
+"""Codes given for known, hidden and unknown tools alike: under them a result has the name as the
+caller spelled it, or an alias would tell that there is such a tool."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -38,11 +42,13 @@ class Asked:
 
     call_id: str
     name: str
-    """What the caller wrote, made fit to be shown."""
+    """Canonical when somebody knows the tool, else what the caller wrote, fit to be shown."""
     arguments: dict[str, JsonValue] | None
     problem: InvalidArguments | None
     caller: Caller
     turn: int
+    spelled: str = ""
+    """What the caller wrote; empty when that is the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +119,8 @@ def judge(
 
 def failure(asked: Asked, code: str, text: str | None = None) -> ToolResult:
     """Return the error result of a call that never ran; the table of codes knows the words."""
-    return ToolResult.failure(asked.call_id, asked.name, code=code, text=text)
+    name = (asked.spelled or asked.name) if code in HIDING else asked.name
+    return ToolResult.failure(asked.call_id, name, code=code, text=text)
 
 
 def _unavailable(tool: RegisteredTool) -> str | None:
@@ -136,14 +143,14 @@ def _denied(asked: Asked, decision: PolicyDecision) -> Judgement:
     info = error_of_reason(decision.reason.code)
     hidden = info.code == "policy.not_allowed"
     fails = decision.on_denied is OnDenied.FAIL_FAST
-    result = ToolResult.failure(
-        asked.call_id,
-        asked.name,
-        code=info.code,
-        # What is not allowed reads like what does not exist, so that nobody can probe.
-        text=failure_text("tool.not_found") if hidden else None,
-        error_class=ErrorClass.POLICY_DENIED,
-    )
+    if hidden:
+        # Answered like what does not exist, in words, code, class and name, so that nobody can
+        # probe; the journal's `tool_call_denied` has the truth.
+        result = failure(asked, "tool.not_found")
+    else:
+        result = ToolResult.failure(
+            asked.call_id, asked.name, code=info.code, error_class=ErrorClass.POLICY_DENIED
+        )
     return Judgement(
         kind="refuse",
         decision=decision,
@@ -152,12 +159,6 @@ def _denied(asked: Asked, decision: PolicyDecision) -> Judgement:
         drift="denied",
         run_end_code=info.code if fails else "",
     )
-
-
-def failure_text(code: str) -> str:
-    """Return what a model reads under a code."""
-    info = error_info(code)
-    return f"{info.sentence} {info.remedy}"
 
 
 def denied_payload(
