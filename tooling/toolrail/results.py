@@ -83,8 +83,13 @@ async def load_result(call: StoredCall, blobs: Blobs) -> ToolResult:
     return ToolResult.failure(call.fields["call_id"], call.fields["tool"], code=code)
 
 
-def outcome_of(result: ToolResult) -> Outcome:
-    """Return how a result counts; the closed set of the metrics."""
+def outcome_of(result: ToolResult, *, is_denied: bool = False) -> Outcome:
+    """Return how a result counts; the closed set of the metrics.
+
+    Args:
+        result: What the caller gets.
+        is_denied: Permission ended the call. For a hidden tool the result itself does not say so.
+    """
     if not result.is_error or result.error_code is None:
         return Outcome.OK
     known = _OUTCOME_OF_CODE.get(result.error_code)
@@ -96,7 +101,7 @@ def outcome_of(result: ToolResult) -> Outcome:
         case ErrorClass.SYSTEM:
             return Outcome.SYSTEM_ERROR
         case _:
-            return Outcome.TOOL_ERROR
+            return Outcome.DENIED if is_denied else Outcome.TOOL_ERROR
 
 
 def ending_of(
@@ -129,18 +134,15 @@ def ending_of(
     }
     stored_event = EventLine(EventType.TOOL_RESULT_STORED, told, Level.DEBUG)
     state: Literal["completed", "failed", "denied"]
-    outcome = outcome_of(result)
     if denied is not None:
         state, last = "denied", EventLine(EventType.TOOL_CALL_DENIED, denied, Level.WARN)
-        # A hidden tool's refusal reads as `tool.not_found`; it counts as what it is.
-        outcome = Outcome.DENIED if outcome is Outcome.TOOL_ERROR else outcome
     elif result.is_error:
         state, last = "failed", _failed(ref, result)
     else:
         state, last = "completed", _completed(ref, result)
     return Ending(
         state=state,
-        outcome=outcome,
+        outcome=outcome_of(result, is_denied=denied is not None),
         error_class=result.error_class.value if result.error_class else "",
         error_code=result.error_code or "",
         result=stored.inline,
