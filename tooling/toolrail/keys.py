@@ -78,8 +78,12 @@ class Keys:
         return f"{self.prefix}policy:{policy_hash}"
 
     def registry(self, queue: str, owner: str) -> str:
-        """Return the hash of the tools one owner offers: tool name to spec."""
+        """Return the hash of what an owner offers: worker to its state and a blob of specs."""
         return f"{self.prefix}registry:{queue}:{owner}"
+
+    def tools(self, digest: str) -> str:
+        """Return the hash of the tools that some worker can run: name to spec hash."""
+        return f"{self.prefix}tools:{digest}"
 
     def registry_owners(self, queue: str) -> str:
         """Return the zset of a queue's owners by expiry, ms."""

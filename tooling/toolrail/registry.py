@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 from redis.asyncio import Redis
@@ -30,6 +30,8 @@ LIVE_S = 30.0
 """A worker that has not announced for so long counts as gone."""
 GONE_S = 120.0
 """For so long a worker may be gone, to restart, before others of its owner drop its entry."""
+RESTART_S = 15.0
+"""For so long a worker that went is expected back by those who have a call for it."""
 FRESH_S = 1.0
 """How old a reader's view may be before it asks for the version again."""
 QUEUES = ("builtin", "mcp", "extension")
@@ -47,6 +49,23 @@ class RegisteredTool:
     runners: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """By spec hash, the workers that can run this version of the tool now. More than one version
     lives side by side while workers are replaced."""
+    missed: frozenset[str] = frozenset()
+    """Workers that had the tool and went less than `RESTART_S` ago: they may come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSet:
+    """What one worker can run, as its claims are checked against."""
+
+    versions: Mapping[str, str]
+    """Tool name to spec hash."""
+    digest: str
+
+    @classmethod
+    def of(cls, specs: Iterable[ToolSpec]) -> Self:
+        """Return the set of these tools."""
+        versions = {spec.name: spec.spec_hash for spec in specs}
+        return cls(versions, sha256_hex(canonical_json(versions)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +99,8 @@ class _Offer:
     worker: str
     entry: _Entry
     is_live: bool
+    was_live: bool
+    """Not long ago; see `RESTART_S`."""
     specs: Mapping[str, ToolSpec]
 
 
@@ -148,6 +169,19 @@ class Registry:
         pipe.pexpire(live, OWNER_TTL_MS)
         await pipe.execute()
 
+    async def keep_tools(self, tools: ToolSet) -> None:
+        """Claims may be checked against this set of tools, for a week from now."""
+        flat = [part for version in tools.versions.items() for part in version]
+
+        async def write() -> None:
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.hset(self._keys.tools(tools.digest), items=flat)
+            pipe.pexpire(self._keys.tools(tools.digest), OWNER_TTL_MS)
+            await pipe.execute()
+
+        if tools.versions:
+            await retrying(write, deadline_s=self._deadline_s)
+
     async def withdraw(self, queue: str, owner: str, *, worker: str) -> None:
         """The worker no longer executes the owner's tools; the tools stay listed for a time."""
 
@@ -213,18 +247,28 @@ class Registry:
         return [found[name] for name in sorted(found)]
 
     async def _offers(self, queue: str, owner: str, now_ms: int) -> list[_Offer]:
-        async def read() -> tuple[dict[str, str], list[str]]:
+        async def read() -> tuple[dict[str, str], list[tuple[str, float]]]:
             pipe = self._redis.pipeline(transaction=True)
             pipe.hgetall(self._keys.registry(queue, owner))
-            pipe.zrangebyscore(self._keys.live(queue, owner), f"({now_ms}", "+inf")
-            return cast("tuple[dict[str, str], list[str]]", await pipe.execute())
+            since_ms = now_ms - int(RESTART_S * 1000)
+            live = self._keys.live(queue, owner)
+            pipe.zrangebyscore(live, f"({since_ms}", "+inf", withscores=True)
+            fields, until = await pipe.execute()
+            return cast("tuple[dict[str, str], list[tuple[str, float]]]", (fields, until))
 
         fields, live = await retrying(read, deadline_s=self._deadline_s)
+        until = dict(live)
         entries = {worker: entry for worker, text in fields.items() if (entry := _entry(text))}
         wanted = {entry.specs for entry in entries.values()}
         specs = {sha256: await self._specs(sha256) for sha256 in wanted}
         return [
-            _Offer(worker=worker, entry=entry, is_live=worker in live, specs=specs[entry.specs])
+            _Offer(
+                worker=worker,
+                entry=entry,
+                is_live=until.get(worker, 0) > now_ms,
+                was_live=worker in until,
+                specs=specs[entry.specs],
+            )
             for worker, entry in entries.items()
         ]
 
@@ -290,6 +334,11 @@ def _tool(spec: ToolSpec, queue: str, owner: str, ordered: Sequence[_Offer]) -> 
         available=any(offer.entry.available for offer in heard),
         reason=next((offer.entry.reason for offer in heard if not offer.entry.available), ""),
         runners={spec_hash: frozenset(workers) for spec_hash, workers in runners.items()},
+        missed=frozenset(
+            offer.worker
+            for offer in ordered
+            if offer.was_live and not offer.is_live and spec.name in offer.specs
+        ),
     )
 
 

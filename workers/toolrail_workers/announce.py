@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 
 from toolrail.errors import ToolrailError
-from toolrail.registry import Registry
+from toolrail.registry import Registry, ToolSet
 from toolrail_workers.executor import Executor, OwnerSpecs
 
 log = logging.getLogger(__name__)
@@ -38,12 +38,17 @@ class Announcer:
         Raises:
             RedisUnavailable: It will be said again at the next round.
         """
+        owners = [
+            (queue, owner) for queue, each in self._executors.items() for owner in each.owners()
+        ]
+        # First, so that a call of a tool that others just heard of can be claimed here.
+        specs = (spec for _, owner in owners for spec in owner.specs)
+        await self._registry.keep_tools(ToolSet.of(specs))
         present: set[tuple[str, str]] = set()
-        for queue, executor in self._executors.items():
-            for owner in executor.owners():
-                present.add((queue, owner.owner))
-                self._announced.add((queue, owner.owner))
-                await self._say(queue, owner)
+        for queue, owner in owners:
+            present.add((queue, owner.owner))
+            self._announced.add((queue, owner.owner))
+            await self._say(queue, owner)
         for queue, name in self._announced - present:
             await self._registry.withdraw(queue, name, worker=self._worker)
             self._announced.discard((queue, name))

@@ -23,6 +23,7 @@ from toolrail_workers.executor import Executor
 from toolrail_workers.finishing import PATIENCE_S, WAITING_MAX_BYTES, Finisher
 from toolrail_workers.leader import Leadership
 from toolrail_workers.lost import LostCalls
+from toolrail_workers.passing import Passing
 from toolrail_workers.reaper import Reaper
 from toolrail_workers.rebell import LostDoorbells
 from toolrail_workers.renewals import Renewals
@@ -94,11 +95,13 @@ def assemble(
         wanted = ExecutorParts(settings=settings, worker=worker, redis=redis, blobs=books.blobs)
         executors = create_executors(sources, wanted)
     registry = Registry(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s)
+    specs = SpecIndex(list(executors.values()))
     parts = Parts(
         worker=worker,
         books=books,
         renewals=Renewals(books.ledger, lease_s=settings.lease_s, renew_s=settings.renew_s),
-        specs=SpecIndex(list(executors.values())),
+        specs=specs,
+        passing=Passing(books, registry, specs, worker=worker, queues=executors.keys()),
         answers=Answers(),
         finisher=create_finisher(settings, redis, worker=worker, tuning=tuning),
         lost=LostCalls(books),

@@ -1,7 +1,8 @@
 """Find the executor and the spec of a tool on this worker.
 
 Is: an index over what the executors say they have, rebuilt when one of them says it changed.
-Is not: the registry, which knows the tools of all workers. Above: `execute.py`, `runtime.py`.
+Is not: the registry, which knows the tools of all workers.
+Above: `execute.py`, `passing.py`, `announce.py`, `runtime.py`.
 Below: `executor.py`.
 """
 
@@ -9,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toolrail.registry import ToolSet
 from toolrail_schemas import ToolSpec
 from toolrail_workers.executor import Executor
 
@@ -31,6 +33,7 @@ class SpecIndex:
     def __init__(self, executors: Sequence[Executor]) -> None:
         self._executors = executors
         self._found: dict[str, Found] | None = None
+        self._tools: ToolSet | None = None
         self._patient_until = 0.0
         self._changed = asyncio.Event()
 
@@ -40,11 +43,21 @@ class SpecIndex:
 
     def note_change(self) -> None:
         """Ask the executors again at the next look-up; never blocks."""
-        self._found = None
+        self._found = self._tools = None
         self._changed.set()
+
+    @property
+    def tools(self) -> ToolSet:
+        """All tools with their versions; what claims are checked against."""
+        if self._tools is None:
+            self._tools = ToolSet.of(found.spec for found in self._all().values())
+        return self._tools
 
     def find(self, tool: str) -> Found | None:
         """Return the tool, or None."""
+        return self._all().get(tool)
+
+    def _all(self) -> dict[str, Found]:
         if self._found is None:
             self._found = {
                 spec.name: Found(executor, spec)
@@ -52,7 +65,7 @@ class SpecIndex:
                 for owner in executor.owners()
                 for spec in owner.specs
             }
-        return self._found.get(tool)
+        return self._found
 
     async def find_soon(self, tool: str, *, timeout_s: float) -> Found | None:
         """Return the tool; on a worker that has just started, wait for it.

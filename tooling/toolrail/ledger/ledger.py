@@ -153,10 +153,29 @@ class Ledger:
                 raise _refused(reply, run_id)
 
     async def claim(
-        self, run_id: str, call_key: str, *, attempt: int, nonce: str, worker: str, lease_ms: int
+        self,
+        run_id: str,
+        call_key: str,
+        *,
+        attempt: int,
+        nonce: str,
+        worker: str,
+        lease_ms: int,
+        tools: str = "",
     ) -> Claim | Refusal:
-        """The attempt belongs to this worker until its lease ends, or the reason why not."""
-        reply = await self._call("claim", run_id, call_key, attempt, nonce, worker, lease_ms)
+        """The attempt belongs to this worker until its lease ends, or the reason why not.
+
+        Args:
+            run_id: The run.
+            call_key: The call.
+            attempt: As the doorbell says.
+            nonce: Names this claim.
+            worker: Who claims.
+            lease_ms: For how long.
+            tools: Digest of the tools the worker can run (`Registry.keep_tools`), and no other
+                call is given to it; "" for a worker that takes any.
+        """
+        reply = await self._call("claim", run_id, call_key, attempt, nonce, worker, lease_ms, tools)
         if reply[0] != "OK":
             return Refusal(reply[0])
         fields: dict[str, str] = dict(zip(CLAIM_FIELDS, reply[3:], strict=True))

@@ -118,6 +118,8 @@ class Refusal(StrEnum):
     RUN_CLOSED = "RUN_CLOSED"
     NO_CALL = "NO_CALL"
     JOURNAL_FAILED = "JOURNAL_FAILED"
+    ELSEWHERE = "ELSEWHERE"
+    """This worker cannot run the tool, or not this version of it."""
 
 
 CLAIM_FIELDS = (

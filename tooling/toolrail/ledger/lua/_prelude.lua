@@ -15,6 +15,7 @@
 -- {prefix}run:{run}:event_ids        hash    retention after run's end  event_id -> "seq digest"
 -- {prefix}inbox:{client}             stream  one day after last write   outcomes for one client
 -- {prefix}nudge:{worker}             stream  one hour after last write  cancel hints for one worker
+-- {prefix}tools:{digest}             hash    one week after last use    tool -> version it can run
 -- {prefix}journal:all                stream  permanent, trimmed         (run, seq, type, call_key)
 -- {prefix}queued:{queue}             zset    permanent                  run|call -> ring number
 -- {prefix}leases                     zset    permanent                  run|call -> lease end, ms

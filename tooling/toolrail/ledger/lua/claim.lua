@@ -1,12 +1,14 @@
 #!lua
 -- Give one attempt of a call to one worker, before any effect.
 --
--- ARGV: prefix, run_id, call_key, attempt, nonce, worker, lease_ms
+-- ARGV: prefix, run_id, call_key, attempt, nonce, worker, lease_ms, digest of the worker's tools
+--       ('' claims whatever the call wants)
 -- Returns {OK, fence, queue_ms, value, ...} in the order of FIELDS | {DUP_RUNNING} | {DUP_DONE}
---       | {STALE} | {CANCELLED} | {EXPIRED} | {RUN_CLOSED} | {NO_CALL} | {JOURNAL_FAILED, why}.
+--       | {STALE} | {CANCELLED} | {EXPIRED} | {RUN_CLOSED} | {NO_CALL} | {JOURNAL_FAILED, why}
+--       | {ELSEWHERE}: this worker cannot run this version of the tool; nothing was changed.
 -- The same nonce again gets the same answer: a reply may be lost with its connection.
 -- keys: run (rw), call (rw), run:journal (w), leases (w), queued:{queue} (w), deadlines (w),
---       journal:all (w), totals (w)
+--       journal:all (w), totals (w), tools:{digest} (r)
 
 -- What a worker needs to run the call; `records.CLAIM_FIELDS` is the same list.
 local FIELDS = { 'call_id', 'tool', 'source', 'queue', 'spec_hash', 'args', 'args_blob', 'caller',
@@ -33,6 +35,13 @@ local run = read_run()
 if run.status ~= 'open' or run.ending then return { 'RUN_CLOSED' } end
 if call.cancel then return { 'CANCELLED' } end
 if tonumber(call.deadline_ms) <= NOW then return { 'EXPIRED' } end
+if ARGV[8] ~= '' then
+  -- A doorbell may reach anybody, so only the record says who can answer it.
+  local known = redis.call('HGET', P .. 'tools:' .. ARGV[8], call.tool)
+  if not known or known ~= redis.call('HGET', call.hash, 'spec_hash') then
+    return { 'ELSEWHERE' }
+  end
+end
 
 local payload = cjson.encode({ attempt = tonumber(call.attempt), worker = ARGV[6],
   queue = call.queue, timeout_ms = tonumber(call.timeout_ms),
