@@ -66,7 +66,8 @@ PROMISES: dict[str, Promise] = {
         source="semantics 6",
     ),
     "journal.gapless-and-free-of-content": Promise(
-        text="The journal has no gap, and no argument or result in it.",
+        text="The journal has no gap, and no argument or result in it, "
+        "beside the redacted summary for an approver.",
         source="semantics 2.1, 2.8",
     ),
     "journal.failure-stops-effects": Promise(

@@ -19,7 +19,6 @@ from toolrail.validation import ArgumentValidators
 from toolrail_schemas import (
     ApprovalMode,
     Caller,
-    ErrorClass,
     OnDenied,
     PolicyDecision,
     Reason,
@@ -31,7 +30,7 @@ from toolrail_schemas import (
     error_of_reason,
 )
 
-HIDING = frozenset({"tool.not_found", "tool.after_finish"})
+HIDING = frozenset({"tool.not_found", "policy.not_allowed", "tool.after_finish"})
 """Codes given for known, hidden and unknown tools alike: under them a result has the name as the
 caller spelled it, or an alias would tell that there is such a tool."""
 
@@ -141,20 +140,13 @@ def _why(tool: RegisteredTool, code: str) -> str | None:
 
 def _denied(asked: Asked, decision: PolicyDecision) -> Judgement:
     info = error_of_reason(decision.reason.code)
-    hidden = info.code == "policy.not_allowed"
     fails = decision.on_denied is OnDenied.FAIL_FAST
-    if hidden:
-        # Answered like what does not exist, in words, code, class and name, so that nobody can
-        # probe; the journal's `tool_call_denied` has the truth.
-        result = failure(asked, "tool.not_found")
-    else:
-        result = ToolResult.failure(
-            asked.call_id, asked.name, code=info.code, error_class=ErrorClass.POLICY_DENIED
-        )
     return Judgement(
         kind="refuse",
         decision=decision,
-        result=result,
+        # What is hidden has the words of `tool.not_found` and the caller's own spelling, so that
+        # a model cannot probe; the code is for the agent service (semantics 7, row 20).
+        result=failure(asked, info.code),
         denied=denied_payload(decision.reason, decision.on_denied, denied_by="policy"),
         drift="denied",
         run_end_code=info.code if fails else "",

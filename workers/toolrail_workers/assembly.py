@@ -90,10 +90,8 @@ def assemble(
     books = create_books(
         settings, redis, doorbell=doorbell, actor=f"worker:{worker}", deadline_s=settings.lease_s
     )
-    executors = given
-    if executors is None:
-        wanted = ExecutorParts(settings=settings, worker=worker, redis=redis, blobs=books.blobs)
-        executors = create_executors(sources, wanted)
+    wanted = ExecutorParts(settings=settings, worker=worker, redis=redis, blobs=books.blobs)
+    executors = create_executors(sources, wanted) if given is None else given
     registry = Registry(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s)
     specs = SpecIndex(list(executors.values()))
     parts = Parts(
