@@ -194,7 +194,8 @@ class RawExtension:
     async def open(
         self, *tools: ExtensionTool, concurrency: int = 2, dead_after_s: float = 60
     ) -> Taken | None:
-        """Open the session."""
+        """Open the session; its stream begins anew, perhaps within the same millisecond."""
+        self._last = "0-0"
         terms = SessionTerms(holder="a test", concurrency=concurrency, dead_after_s=dead_after_s)
         offered = tools or (ExtensionTool(name="do", description="Do it."),)
         return await self.bench.bridge.open(self.hello, RegisterTools(tools=offered), terms)
