@@ -15,7 +15,7 @@ RUNTIME_ROWS: tuple[ErrorInfo, ...] = (
         "tool.not_found",
         _RECOVERABLE,
         "There is no such tool.",
-        "Use one of the tools offered, or search for one with tool_search.",
+        "Use one of the tools offered.",
         19,
     ),
     ErrorInfo(
@@ -134,7 +134,7 @@ RUNTIME_ROWS: tuple[ErrorInfo, ...] = (
         "policy.not_allowed",
         _POLICY_DENIED,
         "There is no such tool.",
-        "Use one of the tools offered, or search for one with tool_search.",
+        "Use one of the tools offered.",
         20,
     ),
     ErrorInfo(

@@ -127,3 +127,20 @@ def test_the_exit_code_is_the_error_class(error_class: ErrorClass, code: int) ->
     """0 is a result without error."""
     assert exit_code_of(failure(error_class)) == code
     assert exit_code_of(ToolResult(call_id="c", name="a.b")) == 0
+
+
+def test_an_id_cannot_forge_a_line() -> None:
+    """What a model wrote is shown without control characters."""
+    event = parse_event(
+        {
+            "seq": 1,
+            "event_id": "e",
+            "run_id": "run_" + "0" * 26,
+            "ts": "2026-11-30T00:00:00.000Z",
+            "type": "tool_from_the_future",
+            "payload": {"name": "a\x1b[31mb", "call_id": "c\n   9  00:00  run_completed"},
+        }
+    )
+    line = journal_line(event)
+
+    assert line.isprintable()

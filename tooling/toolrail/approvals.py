@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from toolrail.blobs import Blobs
 from toolrail.doorbell import DoorbellPort
 from toolrail.entry import EntryWriter, approval_id_of
-from toolrail.errors import ApprovalConflict, ApprovalNotFound
+from toolrail.errors import ApprovalConflict, ApprovalNotFound, ApprovalRefused
 from toolrail.keys import Keys
 from toolrail.ledger import Closed, EventLine, Ledger, LedgerReader
 from toolrail.registry import RegisteredTool, RegistryView
@@ -28,6 +28,7 @@ from toolrail_schemas import (
 
 FOREVER = 2**62
 COMMENT_MAX_CHARS = 500
+PERSON_MAX_CHARS = 200
 _CANNOT_RUN = {
     "over_run_budget": "tool.budget_exhausted",
     "calls_pending": "workspace.calls_pending",
@@ -37,6 +38,18 @@ _CANNOT_RUN = {
 """What ends a call that a person approved and that cannot run any more."""
 
 _SUPERSEDED = EventLine(EventType.APPROVAL_SUPERSEDED, {}, Level.WARN)
+
+
+def check_person(by: str) -> None:
+    """The name of whoever decides can stand in the journal.
+
+    Raises:
+        ApprovalRefused: Empty, over 200 characters, or with control characters.
+    """
+    if not 1 <= len(by) <= PERSON_MAX_CHARS or not by.isprintable():
+        raise ApprovalRefused(
+            f"{by[:40]!r} names nobody. Pass `by` as 1 to {PERSON_MAX_CHARS} printable characters."
+        )
 
 
 class Approvals:
@@ -81,6 +94,7 @@ class Approvals:
         Raises:
             ApprovalConflict: Decided otherwise, too late, or for a tool that has changed.
         """
+        check_person(by)
         fields = await self._parked(run.run_id, key)
         now_ms = await self._reader.now_ms()
         tool = await self._registry.find(fields["tool"])
@@ -128,6 +142,7 @@ class Approvals:
             ApprovalNotFound: The call never waited for a person.
             ApprovalConflict: Decided otherwise, or too late.
         """
+        check_person(by)
         fields = await self._parked(run.run_id, key)
         said = comment.strip()[:COMMENT_MAX_CHARS]
         text = "A person refused this call. " + (f"Their words: {said} " if said else "")

@@ -10,6 +10,7 @@ run needs, put together here once.
         await run.complete()
 """
 
+import asyncio
 import os
 import time
 import uuid
@@ -99,6 +100,7 @@ class Toolrail:
         """Disconnect; accepted calls go on."""
         parts, self._parts = self._parts, None
         if parts is not None:
+            parts.open.clear()
             await parts.inbox.close()
         if self._doorbell is not None:
             await self._doorbell.close()
@@ -183,11 +185,28 @@ class Toolrail:
     async def _begin(self, spec: RunSpec, policy: PolicySnapshot) -> Run:
         run_id = await self._run_id(spec)
         known = await self._open_parts().reader.run(run_id) if spec.name is not None else None
-        if known is not None:
+        if known is not None and known["status"] == "open":
             return await self._same_run(run_id, spec)
+        if known is not None:
+            run_id = await self._take_name(spec)
         await self._store_policy(policy)
         await self._open(run_id, spec, policy)
         return Run(RunContext(run_id, spec, policy), self._open_parts())
+
+    async def _take_name(self, spec: RunSpec) -> str:
+        """Return the id of a new run under a name whose run has ended."""
+        fresh = _fresh_run_id()
+        await self._ask("SET", self._name_key(spec), fresh, "PX", self._name_ttl_ms)
+        return fresh
+
+    def _name_key(self, spec: RunSpec) -> str:
+        return self._keys.run_name(
+            sha256_hex(spec.tenant.encode())[:16], sha256_hex((spec.name or "").encode())[:32]
+        )
+
+    @property
+    def _name_ttl_ms(self) -> int:
+        return int(self._settings.retention_s * 1000)
 
     async def _same_run(self, run_id: str, spec: RunSpec) -> Run:
         """Return the named run; it keeps the policy that it was opened under."""
@@ -223,14 +242,11 @@ class Toolrail:
         )
 
     async def _run_id(self, spec: RunSpec) -> str:
-        fresh = format_run_id(time.time_ns() // 1_000_000, os.urandom(10))
+        fresh = _fresh_run_id()
         if spec.name is None:
             return fresh
-        key = self._keys.run_name(
-            sha256_hex(spec.tenant.encode())[:16], sha256_hex(spec.name.encode())[:32]
-        )
-        ttl_ms = int(self._settings.retention_s * 1000)
-        await self._ask("SET", key, fresh, "NX", "PX", ttl_ms)
+        key = self._name_key(spec)
+        await self._ask("SET", key, fresh, "NX", "PX", self._name_ttl_ms)
         # Asked apart: redis-py turns the answer of SET with GET into a truth value.
         held = await self._ask("GET", key)
         return str(held) if held else fresh
@@ -301,6 +317,7 @@ class Toolrail:
             inbox=Inbox(blocking, keys=self._keys, client=self._client),
             dispatcher=dispatcher,
             approvals=approvals,
+            open=_opened(),
             admission=Admission(
                 redis, memory_ratio=settings.admission_memory_ratio, deadline_s=deadline_s
             ),
@@ -312,6 +329,12 @@ def _run_spec(**fields: object) -> RunSpec:
         return RunSpec.model_validate(fields)
     except ValidationError as error:
         raise ConfigError(_told(error), fix="Correct the argument of open_run.") from error
+
+
+def _opened() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 def _doorbell(settings: Settings) -> DoorbellPort:
@@ -328,6 +351,10 @@ def _limits(settings: Settings) -> Limits:
         approval_ms=int(settings.approval_expiry_s * 1000),
         max_attempts=settings.max_attempts,
     )
+
+
+def _fresh_run_id() -> str:
+    return format_run_id(time.time_ns() // 1_000_000, os.urandom(10))
 
 
 def _is_run_id(text: str) -> bool:

@@ -5,6 +5,7 @@ settings. Above: agent services, scripts. Below: `client.py`, `toolrail.supervis
 """
 
 from toolrail.client import Toolrail
+from toolrail.errors import SecretMissing
 from toolrail.settings import Settings
 from toolrail.supervisor.state import find_cluster, with_cluster
 
@@ -24,4 +25,9 @@ def connect(settings: Settings | None = None) -> Toolrail:
         return Toolrail(settings)
     found = Settings.from_env()
     cluster = find_cluster(found.state_dir)
+    if cluster is None and found.secret is None:
+        raise SecretMissing(
+            "no cluster is up in this folder, and no secret is set.",
+            fix="Run `toolrail up` here, or set TOOLRAIL_REDIS_URL and TOOLRAIL_SECRET_FILE.",
+        )
     return Toolrail(found if cluster is None else with_cluster(found, cluster))

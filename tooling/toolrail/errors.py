@@ -21,6 +21,7 @@ is the same. Above: every module. Below: nothing.
     │   ├── CallNotFound
     │   ├── CallConflict            one call key, two different contents
     │   ├── ApprovalNotFound
+    │   ├── ApprovalRefused         the decision names nobody
     │   ├── ApprovalConflict        already decided differently, or too late
     │   ├── LeaseLost               another attempt owns the call now
     │   ├── AdmissionClosed         Redis is nearly full (retryable)
@@ -212,7 +213,7 @@ class CallConflict(LedgerError):
 
 
 class ApprovalNotFound(LedgerError):
-    """There is no such approval. List the pending ones with `toolrail approvals`."""
+    """There is no such approval. List the pending ones with `approvals.pending()`."""
 
     code = "approval.not_found"
 
@@ -221,6 +222,12 @@ class ApprovalConflict(LedgerError):
     """The approval was decided before, or it expired. Read its record for who and when."""
 
     code = "approval.conflict"
+
+
+class ApprovalRefused(LedgerError):
+    """The decision cannot be recorded as it was given. Say who decides, in plain characters."""
+
+    code = "approval.refused"
 
 
 class LeaseLost(LedgerError):

@@ -89,7 +89,8 @@ def check_identity(request: CallRequest) -> None:
             f"The call id has {size} bytes or holds a NUL; an id has 1 to {CALL_ID_MAX_BYTES} "
             "bytes and no NUL. Pass the provider's id unchanged."
         )
-    if not 0 <= request.turn <= TURN_MAX:
+    # A float would be kept as text that no reader takes for a number.
+    if type(request.turn) is not int or not 0 <= request.turn <= TURN_MAX:
         raise CallError(
             f"The turn is not between 0 and {TURN_MAX}. Count the model's responses in this run, "
             "from 0."

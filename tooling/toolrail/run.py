@@ -6,6 +6,7 @@ parts, given as one `Parts` value.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from toolrail.approvals import Approvals
 from toolrail.blobs import Blobs
 from toolrail.closing import cancel_call, close_open_calls
 from toolrail.dispatcher import Dispatcher, Prepared
-from toolrail.errors import CallNotFound, RunNotFound, WaitTimeout
+from toolrail.errors import CallError, CallNotFound, Closed, RunNotFound, WaitTimeout
 from toolrail.inbox import Inbox
 from toolrail.ledger import JournalReader, Ledger, LedgerReader, RunEnd
 from toolrail.policy.inputs import Facts
@@ -33,6 +34,7 @@ from toolrail_schemas import (
     UnknownEvent,
 )
 
+_CODE = re.compile(r"(?=.{1,128}\Z)[a-z0-9_]+(?:\.[a-z0-9_]+)+")
 REREAD_FIRST_S = 0.5
 REREAD_CAP_S = 5.0
 """The inbox is a hint; so often the record itself is looked at while waiting."""
@@ -51,6 +53,8 @@ class Parts:
     dispatcher: Dispatcher
     approvals: Approvals
     admission: Admission
+    open: asyncio.Event
+    """Set while the client is open; its runs are of no use afterwards."""
 
 
 class Run:
@@ -58,7 +62,13 @@ class Run:
 
     def __init__(self, context: RunContext, parts: Parts) -> None:
         self._context = context
-        self._parts = parts
+        self._shared = parts
+
+    @property
+    def _parts(self) -> Parts:
+        if not self._shared.open.is_set():
+            raise Closed("The client of this run is closed. Use the run inside `async with`.")
+        return self._shared
 
     @property
     def id(self) -> str:
@@ -197,7 +207,7 @@ class Run:
                     raise WaitTimeout
                 reread_s = min(max(reread_s * 2, REREAD_FIRST_S), REREAD_CAP_S)
         finally:
-            self._parts.inbox.forget(ticket.run_id, ticket.call_key)
+            self._shared.inbox.forget(ticket.run_id, ticket.call_key)
 
     async def result(self, ticket: Ticket) -> ToolResult | None:
         """Return the call's result, or None while it has none.
@@ -249,7 +259,16 @@ class Run:
         return await self._end("cancelled", "run.cancelled")
 
     async def fail(self, code: str) -> RunEnd:
-        """The run is failed, for a reason of the agent service itself."""
+        """The run is failed, for a reason of the agent service itself.
+
+        Args:
+            code: Dotted lower case, at most 128 characters, such as `agent.gave_up`.
+
+        Raises:
+            CallError: The code is not one.
+        """
+        if not _CODE.fullmatch(code):
+            raise CallError(f"{code[:80]!r} is no code. Use dotted lower case: agent.gave_up.")
         return await self._end("failed", code)
 
     async def _end(self, status: str, code: str) -> RunEnd:

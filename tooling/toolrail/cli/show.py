@@ -56,7 +56,7 @@ _VALUE_CHARS = 120
 def journal_line(event: JournalEvent | UnknownEvent, *, colour: bool = False) -> str:
     """Return `seq  time  type  tool call_id  field=value …` of one event."""
     subject = " ".join(
-        str(event.payload[name]) for name in ("name", "call_id") if event.payload.get(name)
+        _short(event.payload[name]) for name in ("name", "call_id") if event.payload.get(name)
     )
     fields = " ".join(
         f"{name}={_short(value)}"

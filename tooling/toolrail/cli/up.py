@@ -52,7 +52,8 @@ async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
         # Asked to stop while starting: `start` stops what it has started.
         starting.cancel()
         await asyncio.wait({starting})
-        return 0
+        gave_up = any(s.state is ChildState.GIVEN_UP for s in cluster.supervisor.statuses())
+        return int(gave_up)
     effective = await starting
     _tell_ready(effective, sink)
     await stop_asked

@@ -71,6 +71,8 @@ class StateFolder:
             ClusterRunning: Another one has it.
         """
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # It holds the secret, and lies in somebody's repository.
+        (self.directory / ".gitignore").write_text("*\n", encoding="utf-8")
         lock_fd = os.open(self.directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             # The kernel drops it with the process, however that ends; a pid file would go stale.
