@@ -40,6 +40,20 @@ def test_every_file_is_optional(tmp_path: Path) -> None:
     assert flags(folder.snapshot(profile="a").resolve(native("notes.add"))) == "FFF"
 
 
+@pytest.mark.parametrize("name", ["users/bob.yaml", "users/bob.TOML", "profiles/x.toml/y.toml"])
+def test_a_misnamed_file_of_a_layer_is_refused(tmp_path: Path, name: str) -> None:
+    """What is not read would deny nothing, and nobody would know."""
+    with pytest.raises(ConfigError, match="is not a policy file"):
+        load_policy(write(tmp_path, {**GOOD, name: 'deny = ["workspace.*"]\n'}))
+
+
+def test_a_note_beside_the_layers_is_no_layer(tmp_path: Path) -> None:
+    """People explain their profiles in a README."""
+    folder = load_policy(write(tmp_path, {**GOOD, "profiles/README.md": "why"}))
+
+    assert list(folder.profiles) == ["coder"]
+
+
 def test_a_user_without_a_file_has_no_settings(tmp_path: Path) -> None:
     """And the name cannot lead out of the folder, since it is only looked up."""
     folder = load_policy(write(tmp_path, GOOD))

@@ -62,7 +62,7 @@ class Inbox:
         self._waiting.clear()
 
     async def _read(self) -> None:
-        last = "0-0"
+        last, is_away = "0-0", False
         while True:
             try:
                 entries = await xread(
@@ -70,9 +70,15 @@ class Inbox:
                 )
             except (RedisPyError, OSError) as error:
                 # The record has every outcome; a reader that comes back late only adds latency.
-                log.warning("inbox.unreadable", extra={"reason": type(error).__name__})
+                if not is_away:
+                    log.warning(
+                        "inbox.unreadable: Redis is away; results come when it is back",
+                        extra={"reason": type(error).__name__},
+                    )
+                is_away = True
                 await asyncio.sleep(PAUSE_S)
                 continue
+            is_away = False
             for _, entry_id, fields in entries:
                 last = entry_id
                 self._deliver((fields["run"], fields["call"]), fields.get("r", ""))

@@ -227,7 +227,17 @@ class _Reading:
         root = self.root / folder
         for entry in _listed(root) if root.is_dir() else ():
             name = entry.name.removesuffix(".toml")
-            if name == entry.name or entry.is_dir():
+            if entry.name.startswith(".") or entry.name.endswith(".md"):
+                continue
+            if name == entry.name or not entry.is_file():
+                # A layer that is not read would silently deny nothing.
+                self.problems.append(
+                    ConfigError(
+                        "is not a policy file.",
+                        fix=f"Only files named {folder}/NAME.toml are read; rename or remove it.",
+                        file=str(entry),
+                    )
+                )
                 continue
             if not _is_label(name):
                 self.problems.append(
