@@ -1,7 +1,7 @@
 """A function that cannot be a tool is refused where it is written, with the fix."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, cast
 
 import pytest
 from pydantic import Field
@@ -168,3 +168,24 @@ def test_contradicting_effects_are_refused() -> None:
 
     with pytest.raises(ConfigError, match="rollback"):
         tool("a.b", isolation=Isolation.THREAD, rollback=Rollback.NOT_NEEDED)(take)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"readonly": True}, "Did you mean read_only"),
+        ({"zzz": 3}, "Known are: title"),
+        ({"read_only": True, "destructive": True}, "read_only and destructive at once"),
+        ({"isolation": "loop"}, "Isolation.LOOP"),
+        ({"isolation": "docker"}, "Isolation.LOOP"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, object], words: str) -> None:
+    """Swallowing it would leave the worst case in force."""
+
+    def look(text: str) -> str:
+        """Look."""
+        return text
+
+    with pytest.raises(ConfigError, match=words):
+        tool("notes.look", **cast("ToolOptions", options))(look)

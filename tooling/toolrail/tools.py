@@ -12,6 +12,7 @@ Above: tool modules, executors. Below: `parameters.py`, `context.py`, `errors.py
         '''Add a note to the shared list.'''
 """
 
+import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -221,6 +222,7 @@ def _make_tool(function: Callable[..., object], name: str | None, options: ToolO
     definition = Definition(function, canonical)
     if not inspect.isfunction(function):
         raise definition.error("is not a plain function.", "Wrap it in a `def` and decorate that.")
+    _check_options(options, definition)
     is_async = inspect.iscoroutinefunction(function)
     isolation = _isolation_of(function, is_async, options.get("isolation"), definition)
     description = options.get("description") or describe(function.__doc__ or "")
@@ -251,6 +253,26 @@ def _make_tool(function: Callable[..., object], name: str | None, options: ToolO
     return Tool(
         spec=spec, function=function, parameters=parameters, isolation=isolation, is_async=is_async
     )
+
+
+def _check_options(options: ToolOptions, definition: Definition) -> None:
+    """A misspelled effect would leave the worst case in force, and nobody would know why."""
+    known = list(ToolOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            fix = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(known)}."
+            raise definition.error(f"has no option {name!r}.", fix)
+    if options.get("read_only") and options.get("destructive"):
+        raise definition.error(
+            "is read_only and destructive at once.", "Keep the one that is true."
+        )
+    isolation: object = options.get("isolation", Isolation.LOOP)
+    if not isinstance(isolation, Isolation):
+        raise definition.error(
+            f"has the isolation {isolation!r}.",
+            "Use Isolation.LOOP, Isolation.THREAD or Isolation.PROCESS of toolrail.tools.",
+        )
 
 
 def _isolation_of(
