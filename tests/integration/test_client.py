@@ -1,6 +1,7 @@
 """What an agent service sees: tickets, results, events, and the same run from two clients."""
 
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -281,3 +282,18 @@ def test_blocking_code_uses_the_same_client(settings: Settings, policy_dir: Path
     assert result.error_code == "tool.not_found"
     assert end.run_status == "completed"
     assert kinds[-1] == "run_completed"
+
+
+@pytest.mark.one_redis
+def test_a_blocking_client_is_left_while_a_thread_follows(
+    settings: Settings, policy_dir: Path
+) -> None:
+    """The follower ends with the client, not the other way round."""
+    settings = settings.model_copy(update={"policy_dir": policy_dir})
+    with SyncToolrail(settings) as rail, ThreadPoolExecutor(1) as pool:
+        run = rail.open_run(profile="agent")
+        followed = pool.submit(lambda: [str(event.type) for event in run.events()])
+        run.call("demo.nothing", {}, id="c1", timeout_s=5)
+        rail.close()
+
+        assert "run_created" in followed.result(timeout=20)

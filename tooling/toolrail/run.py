@@ -247,8 +247,12 @@ class Run:
         return await self._parts.journal.read(self.id, after_seq=after_seq, limit=limit)
 
     def events(self, *, after_seq: int = 0) -> AsyncIterator[JournalEvent | UnknownEvent]:
-        """Yield events as they are written, until the run has ended; resume by `seq`."""
-        return self._parts.journal.follow(self.id, after_seq=after_seq)
+        """Yield events as they are written, until the run has ended or the client is closed.
+
+        Resume by `seq`.
+        """
+        parts = self._parts
+        return parts.journal.follow(self.id, after_seq=after_seq, is_wanted=parts.open.is_set)
 
     async def complete(self) -> RunEnd:
         """The run is completed; refused (`calls_pending`) while calls are open."""

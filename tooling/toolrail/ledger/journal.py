@@ -5,7 +5,7 @@ Is: stream entries to `JournalEvent`, with a check that no number is missing. Is
 """
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import cast
 
 import orjson
@@ -65,19 +65,24 @@ class JournalReader:
         return self._checked(run_id, entries, after_seq)
 
     async def follow(
-        self, run_id: str, *, after_seq: int = 0
+        self, run_id: str, *, after_seq: int = 0, is_wanted: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[JournalEvent | UnknownEvent]:
         """Yield every event after a number, old and new, until the run has ended.
 
         Resume with the last `seq` seen and nothing is missed. A run whose journal broke ends
         without an event that says so.
 
+        Args:
+            run_id: The run.
+            after_seq: The last number seen.
+            is_wanted: Asked at least every second; False ends the following.
+
         Raises:
             JournalGap: A number is missing.
             RunNotFound: There is no such run, or it is past its retention.
         """
         key, last = self._keys.journal(run_id), after_seq
-        while True:
+        while is_wanted():
             entries = await retrying(
                 lambda last=last: xread(  # type: ignore[misc]
                     self._blocking, {key: f"{last}-0"}, count=READ_MAX, block_ms=BLOCK_MS
