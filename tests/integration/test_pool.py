@@ -286,13 +286,15 @@ def test_doorbell_fields_are_checked(make_worker: MakeWorker, redis_client: redi
 
 
 @pytest.mark.one_redis
-def test_connections_are_named(make_worker: MakeWorker, redis_client: redis.Redis) -> None:
+def test_connections_are_named(
+    make_worker: MakeWorker, redis_client: redis.Redis, redis_url: str
+) -> None:
     """An operator finds the worker's connections in CLIENT LIST."""
     make_worker().start()
 
     def names() -> list[str]:
         # The server is shared: connections that other tests leave go to other databases.
-        mine = str(redis_client.get_connection_kwargs()["db"])
+        mine = redis_url.rpartition("/")[2]
         return [client["name"] for client in redis_client.client_list() if client["db"] == mine]
 
     wait_until(lambda: CLIENT_NAME in names(), "a connection of the worker")
