@@ -44,13 +44,14 @@ LAYERS: tuple[tuple[str, str, set[str]], ...] = (
             "jsonschema_rs",
             "orjson",
             "anyio",
+            "prometheus_client",
         }
         | {"typer", "click", "rich"},
     ),
     (
         "workers",
         "toolrail_workers",
-        {"celery", "billiard", "vine", "mcp", "mcp_types", "prometheus_client"},
+        {"celery", "billiard", "vine", "mcp", "mcp_types"},
     ),
 )
 CELERY_MODULES = {"app.py", "_celery.py", "transport.py", "pool.py"}
