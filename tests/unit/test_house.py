@@ -28,7 +28,7 @@ README_LINES = {"README.md": 140, "schemas/README.md": 120}
 README_SCREEN = 70
 HEADER_WORDS = ("Is:", "Is not:", "Above:", "Below:")
 ENVIRONMENT = {"os.environ", "os.environb", "os.getenv", "os.putenv", "os.unsetenv"}
-ENVIRONMENT_READERS = {"tooling/toolrail/settings.py"}
+ENVIRONMENT_READERS = {"tooling/toolrail/environment.py"}
 # folder, package, what its installation brings on top of the layer before; see pyproject.toml
 LAYERS: tuple[tuple[str, str, set[str]], ...] = (
     ("schemas", "toolrail_schemas", {"pydantic", "pydantic_core"}),
@@ -176,6 +176,18 @@ def test_only_the_settings_read_the_environment() -> None:
                 readers.add(file.as_posix())
 
     assert readers <= ENVIRONMENT_READERS
+
+
+def test_only_the_settings_and_the_health_check_read_variables() -> None:
+    """Everybody else takes values, so that a setting is checked once and means one thing."""
+    users = {
+        file.as_posix()
+        for file in python_files(*PRODUCT)
+        for node in ast.walk(parse(file))
+        if isinstance(node, ast.ImportFrom) and node.module == "toolrail.environment"
+    }
+
+    assert users == {"tooling/toolrail/settings.py", "tooling/toolrail/cli/health.py"}
 
 
 def test_every_package_imports_only_what_its_installation_brings() -> None:

@@ -1,4 +1,4 @@
-"""Everything an operator can set, and the only place that reads the environment.
+"""Everything an operator can set, and the only place that knows the variables.
 
 Is: names, units, defaults, bounds and reasons of all settings; the variables that a child process
 may inherit. Is not: policy (TOML files, `toolrail.policy`), nor what a run or a call brings along.
@@ -7,7 +7,6 @@ Below: pydantic-settings.
 """
 
 import difflib
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +25,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
+from toolrail.environment import environ
 from toolrail.errors import ConfigError, SecretMissing
 
 PREFIX = "TOOLRAIL_"
@@ -132,6 +132,10 @@ class Settings(BaseModel):
     """Lowest level that is written."""
     log_format: Literal["text", "json"] = "text"
     """Text for a person at a terminal, JSON lines for a collector."""
+    metrics_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address of this process that shows metrics and health. Everybody who reaches it may read."""
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    """Port of /metrics, /healthz and /readyz. None: they are not served. 0: any free one."""
 
     @field_validator("tool_modules", mode="before")
     @classmethod
@@ -236,21 +240,17 @@ def redact_url(url: str) -> str:
 def safe_environment(extra: Iterable[str] = ()) -> dict[str, str]:
     """Return the variables a foreign child process may inherit: harmless ones and those named."""
     names = {*SAFE_VARIABLES, *extra}
-    return {name: value for name, value in _environ().items() if name in names}
+    return {name: value for name, value in environ().items() if name in names}
 
 
 def own_environment() -> dict[str, str]:
     """Return all variables but ours, for a child that is Toolrail itself; add `to_env()`."""
-    return {name: value for name, value in _environ().items() if not _is_ours(name)}
+    return {name: value for name, value in environ().items() if not _is_ours(name)}
 
 
 def read_variable(name: str) -> str | None:
     """Return a variable that a configuration file refers to, such as `${API_KEY}`."""
-    return _environ().get(name)
-
-
-def _environ() -> dict[str, str]:
-    return dict(os.environ)  # noqa: TID251  # the one reader of the environment
+    return environ().get(name)
 
 
 def _is_ours(name: str) -> bool:
@@ -260,7 +260,7 @@ def _is_ours(name: str) -> bool:
 def _refuse_unknown_variables() -> None:
     known = {variable_of(field) for field in Settings.model_fields}
     problems: list[str] = []
-    for name in sorted(filter(_is_ours, _environ())):
+    for name in sorted(filter(_is_ours, environ())):
         if name in known:
             continue
         near = difflib.get_close_matches(name[len(PREFIX) :].lower(), Settings.model_fields, n=1)

@@ -88,6 +88,7 @@ OWN_COMMANDS = (
     OwnCommand("journal", "toolrail.cli.journal:journal", "Print the journal of a run."),
     OwnCommand("policy", "toolrail.cli.policy:app", "Explain what the policy decides and why."),
     OwnCommand("doctor", "toolrail.cli.doctor:doctor", "Check this machine and its settings."),
+    OwnCommand("health", "toolrail.cli.health:health", "Ask this container's process if it lives."),
     OwnCommand("version", "toolrail.cli.version:version", "Print the versions in use."),
 )
 
