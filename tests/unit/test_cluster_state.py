@@ -99,6 +99,23 @@ def test_a_client_takes_redis_and_secret_from_the_cluster(folder: StateFolder) -
     assert settings.require_secret().decode() == secret_file.read_text().strip()
 
 
+def test_a_client_takes_the_password_of_redis_from_the_clusters_file(tmp_path: Path) -> None:
+    """The state folder names the file, and the password is read where it is kept."""
+    file = tmp_path / "password"
+    file.write_text("hush\n", encoding="utf-8")
+    cluster = state(
+        redis_url="redis://me@h/1",
+        broker_url="redis://me@h/1",
+        redis_password_file=str(file),
+        secret="s" * 32,
+    )
+
+    settings = with_cluster(Settings(), cluster)
+
+    assert settings.redis_url == settings.broker_url == "redis://me:hush@h/1"
+    assert with_cluster(settings, cluster).redis_url == settings.redis_url
+
+
 def test_what_the_environment_says_wins_over_the_cluster(folder: StateFolder) -> None:
     """An explicit setting is never replaced."""
     given = Settings.model_validate(

@@ -7,6 +7,7 @@ Above: nothing. Below: `toolrail.settings`.
 from pathlib import Path
 
 import pytest
+import redis
 from pydantic import SecretStr, ValidationError
 
 from tests.promises import promise
@@ -171,6 +172,65 @@ def test_a_secret_from_two_places_is_refused(
     monkeypatch.setenv("TOOLRAIL_SECRET", SECRET)
 
     assert "set together with TOOLRAIL_SECRET" in refusal()
+
+
+URLS = (
+    "redis://worker@h:7/1",
+    "rediss://h/2?ssl_cert_reqs=required",
+    "unix://worker@/run/r.sock?db=3",
+    "unix:///run/r.sock?db=3",
+)
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_the_password_of_redis_may_come_from_a_file(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any character may be in it; a child process finds the file, not the password."""
+    file = tmp_path / "password"
+    file.write_text("p@ss/:w %\n", encoding="utf-8")
+    monkeypatch.setenv("TOOLRAIL_REDIS_URL", url)
+    monkeypatch.setenv("TOOLRAIL_REDIS_PASSWORD_FILE", str(file))
+
+    settings = Settings.from_env()
+    pool = redis.ConnectionPool.from_url(settings.redis_url)
+
+    assert pool.connection_kwargs["password"] == "p@ss/:w %"
+    assert pool.connection_kwargs.get("username") == ("worker" if "worker" in url else None)
+    assert settings.to_env()["TOOLRAIL_REDIS_URL"] == url
+    assert "p%40ss" not in repr(settings)
+
+
+def test_the_default_redis_may_have_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The URL need not be repeated for it, and the broker stays the same Redis."""
+    file = tmp_path / "password"
+    file.write_text("hush", encoding="utf-8")
+    monkeypatch.setenv("TOOLRAIL_REDIS_PASSWORD_FILE", str(file))
+    monkeypatch.setenv("TOOLRAIL_BROKER_URL", "redis://127.0.0.1:6379/0")
+
+    settings = Settings.from_env()
+
+    assert settings.redis_url == settings.broker_url == "redis://:hush@127.0.0.1:6379/0"
+    assert "hush" not in " ".join(settings.to_env().values())
+
+
+def test_a_password_from_two_places_or_from_nowhere_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the variable, and no password."""
+    file = tmp_path / "password"
+    monkeypatch.setenv("TOOLRAIL_REDIS_PASSWORD_FILE", str(file))
+    assert "TOOLRAIL_REDIS_PASSWORD_FILE: " in refusal()
+    assert "password cannot be read: No such file" in refusal()
+
+    file.write_text("\n", encoding="utf-8")
+    assert "password is empty. Write the password into it." in refusal()
+
+    monkeypatch.setenv("TOOLRAIL_REDIS_URL", "redis://:hunter2@h")
+    assert "set together with a password in TOOLRAIL_REDIS_URL" in refusal()
+    assert "hunter2" not in refusal()
 
 
 def test_without_a_secret_clients_and_workers_do_not_start() -> None:

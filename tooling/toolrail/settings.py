@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import (
     BaseModel,
@@ -54,6 +54,8 @@ class Settings(BaseModel):
     # Redis and the broker
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", repr=False)
     """Where the ledger lives: redis://, rediss:// or unix://. Redis 7.0 or newer, or Valkey."""
+    redis_password_file: Path | None = None
+    """File with the password of the user named in `redis_url`, which then has none itself."""
     broker_url: str | None = Field(default=None, repr=False)
     """Where doorbells travel, any kombu URL. None: the same Redis, which rings in the same step."""
     key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}:$")] = "toolrail:"
@@ -144,7 +146,14 @@ class Settings(BaseModel):
             return value
         return tuple(part.strip() for part in value.split(",") if part.strip())
 
-    @field_validator("secret_file", "state_dir", "workspace_root", "policy_dir", "mcp_servers_file")
+    @field_validator(
+        "redis_password_file",
+        "secret_file",
+        "state_dir",
+        "workspace_root",
+        "policy_dir",
+        "mcp_servers_file",
+    )
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser()
@@ -184,6 +193,14 @@ class Settings(BaseModel):
         values: dict[str, object] = EnvSettingsSource(_Environment)()
         if "secret_file" in values:
             values["secret"] = _read_secret(Path(str(values["secret_file"])), values)
+        if "redis_password_file" in values:
+            file = Path(str(values["redis_password_file"]))
+            url = str(values.get("redis_url", cls.model_fields["redis_url"].default))
+            complete = fill_password(url, file)
+            if values.get("broker_url") == url:
+                # The same Redis, and it must not look like another one.
+                values["broker_url"] = complete
+            values["redis_url"] = complete
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -194,11 +211,13 @@ class Settings(BaseModel):
         """Return the variables that make a child process see these settings, secret included.
 
         Only what differs from the default is named, and every path, absolute: the child may
-        work in another directory.
+        work in another directory. What came from a file is left to the child to read there.
         """
         variables: dict[str, str] = {}
         for name, field in type(self).model_fields.items():
             value: object = getattr(self, name)
+            if self.redis_password_file is not None and value == self.redis_url:
+                value = _without_password(self.redis_url)
             usual = value == field.default and not isinstance(value, Path)
             if usual or (name == "secret" and self.secret_file is not None):
                 continue
@@ -235,6 +254,28 @@ def redact_url(url: str) -> str:
         return url
     _, _, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def fill_password(url: str, file: Path) -> str:
+    """Return the URL with the password that the file holds.
+
+    Args:
+        url: Of Redis, with a user name or for the default user.
+        file: Holds the password as its only line.
+
+    Raises:
+        ConfigError: The URL has a password already, or the file has none or cannot be read.
+    """
+    key = variable_of("redis_password_file")
+    parts = urlsplit(url)
+    if parts.password is not None:
+        problem = "is set together with a password in TOOLRAIL_REDIS_URL."
+        raise ConfigError(problem, fix="Keep one of them.", key=key)
+    password = _read_file(file, key=key)
+    if not password:
+        raise ConfigError(f"{file} is empty.", fix="Write the password into it.", key=key)
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
 
 
 def safe_environment(extra: Iterable[str] = ()) -> dict[str, str]:
@@ -274,12 +315,24 @@ def _read_secret(file: Path, values: dict[str, object]) -> str:
     key = variable_of("secret_file")
     if "secret" in values:
         raise ConfigError("is set together with TOOLRAIL_SECRET.", fix="Keep one of them.", key=key)
+    return _read_file(file, key=key)
+
+
+def _read_file(file: Path, *, key: str) -> str:
+    """Return what a setting's file holds, without the newline that editors put at its end."""
     try:
         return file.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         fix = "Name a file that this process may read."
         raise ConfigError(f"{file} cannot be read: {reason}.", fix=fix, key=key) from None
+
+
+def _without_password(url: str) -> str:
+    login, _, host = (netloc := urlsplit(url).netloc).rpartition("@")
+    user = login.partition(":")[0]
+    # Put together by hand: `urlunsplit` drops the slashes of a socket's URL with no user.
+    return url.replace(f"//{netloc}", f"//{user}@{host}" if user else f"//{host}", 1)
 
 
 def _explain(details: ErrorDetails) -> str:

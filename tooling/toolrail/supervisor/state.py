@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toolrail.errors import ClusterRunning
-from toolrail.settings import Settings
+from toolrail.settings import Settings, fill_password
 
 STATE_FILE = "cluster.json"
 SECRET_FILE = "secret"  # noqa: S105  # a file name
@@ -25,6 +25,7 @@ _SECRET_BYTES = 32
 
 SHARED = (
     "redis_url",
+    "redis_password_file",
     "broker_url",
     "key_prefix",
     "secret_file",
@@ -123,9 +124,15 @@ def with_cluster(settings: Settings, state: ClusterState) -> Settings:
     Settings that name another Redis speak of another cluster, and nothing is taken over.
     """
     given = {name: getattr(settings, name) for name in settings.model_fields_set}
-    if given.get("redis_url", state.settings.get("redis_url")) != state.settings.get("redis_url"):
+    shared = dict(state.settings)
+    if "redis_password_file" in shared:
+        complete = fill_password(shared["redis_url"], Path(shared["redis_password_file"]))
+        if shared.get("broker_url") == shared["redis_url"]:
+            shared["broker_url"] = complete
+        shared["redis_url"] = complete
+    if given.get("redis_url", shared.get("redis_url")) != shared.get("redis_url"):
         return settings
-    values: dict[str, object] = {**state.settings, **given}
+    values: dict[str, object] = {**shared, **given}
     if "secret" in given:
         values["secret_file"] = given.get("secret_file")
     elif "secret_file" in state.settings:
