@@ -14,6 +14,7 @@ from toolrail_schemas._base import (
     canonical_json,
     sha256_hex,
 )
+from toolrail_schemas._credentials import REDACTED, is_secret_name, redact_credentials
 from toolrail_schemas._json_schema import check_tool_schema, default_input_schema
 from toolrail_schemas.annotations import (
     Annotations,
@@ -126,6 +127,7 @@ __all__ = [
     "CALL_PAYLOADS",
     "CALL_TERMINAL_EVENTS",
     "ERROR_CODES",
+    "REDACTED",
     "RUN_TERMINAL_EVENTS",
     "Actor",
     "Annotations",
@@ -217,11 +219,13 @@ __all__ = [
     "extension_name",
     "format_run_id",
     "format_timestamp",
+    "is_secret_name",
     "mcp_name",
     "mcp_ref",
     "parse_event",
     "parse_ref",
     "queue_of",
+    "redact_credentials",
     "ref_of",
     "result_ref",
     "sha256_hex",

@@ -1,51 +1,63 @@
 """Show arguments to a person in one safe line per key.
 
 Is: `args_summary` of semantics 6: short, redacted, escaped, deterministic. Is not: the arguments;
-whoever needs them whole follows `args_ref`.
-Above: `approval.py`. Below: `_base.py`.
+whoever needs them whole follows `args_ref`. Nor which keys a tool's schema marks as secret, or what
+a process knows to be secret: `toolrail.redaction` passes those in.
+Above: `approval.py`, `toolrail.redaction`. Below: `_base.py`, `_credentials.py`.
 """
 
 import re
 import unicodedata
+from collections.abc import Callable, Container
 
 from pydantic import JsonValue
 
 from toolrail_schemas._base import JsonObject
+from toolrail_schemas._credentials import REDACTED, is_secret_name, redact_credentials
 
 SUMMARY_MAX_CHARS = 1000
 STRING_MAX_CHARS = 120
 _SHOWN_MAX_CHARS = 360
 _KEY_MAX_CHARS = 60
-REDACTED = "«redacted»"
+_READ_MAX_CHARS = 4096
+"""Of a long string: enough to know every credential that begins in the part that is shown."""
+_UNSURE_CHARS = 1024
+"""At the end of what was read: a credential may have been cut here, and so not be known."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.$-]+")
-_SECRET_KEY = re.compile(r"pass|secret|token|api[_-]?key|authorization|cookie", re.IGNORECASE)
-_SECRET_VALUE = re.compile(
-    r"(?i:\b(?:bearer|basic)\s+[a-z0-9+/=_.-]{8,})"
-    r"|\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,}"
-    r"|\bgithub_pat_[A-Za-z0-9_]{20,}"
-    r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
-    r"|\bAIza[A-Za-z0-9_-]{30,}"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|://[^/\s:@]+:[^/\s@]+@"
-)
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-def summarize_arguments(arguments: JsonObject) -> str:
+Clean = Callable[[str], str]
+
+
+def summarize_arguments(
+    arguments: JsonObject,
+    *,
+    secret_keys: Container[str] = (),
+    clean: Clean = redact_credentials,
+) -> str:
     """Return at most 1000 characters that show each top-level key with its value.
 
-    Keys keep the order of the call. Strings are cut to 120 characters with their full length,
-    nested values become a shape, secrets become `«redacted»`, and characters that could hide or
-    reorder text are escaped.
+    Keys keep the order of the call, one line each. Strings are cut to 120 characters with their
+    full length, nested values become a shape, and characters that could hide or reorder text are
+    escaped. The value of a key that announces a secret becomes `«redacted»`; of any other value
+    only what `clean` finds, so that nobody can hide a command behind a made-up password.
+
+    Args:
+        arguments: Of the call; any JSON.
+        secret_keys: Top-level keys whose value is secret whatever they are called.
+        clean: Redacts a string; the same text gives the same answer.
     """
     lines: list[str] = []
     room = SUMMARY_MAX_CHARS
     for index, (key, value) in enumerate(arguments.items()):
-        line = f"{_show_key(key)}: {_show(key, value)}"
+        shown = (
+            REDACTED
+            if value is not None and (key in secret_keys or is_secret_name(key))
+            else _show(value, clean)
+        )
+        line = f"{_show_key(key, clean)}: {shown}"
         more = f"… {len(arguments) - index} more keys"
         # Every line but the last leaves room for saying how many keys are not shown.
         reserve = 0 if index == len(arguments) - 1 else len(more) + 1
@@ -71,25 +83,26 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def _quote(text: str, limit: int) -> str:
+def _quote(text: str, limit: int, clean: Clean) -> str:
     """Return the start of `text` in quotes it cannot close, then its length if it was cut."""
-    shown = escape_text(text[:limit]).replace('"', '\\"')
+    known = clean(text[:_READ_MAX_CHARS])
+    if len(text) > _READ_MAX_CHARS:
+        known = known[:-_UNSURE_CHARS] or REDACTED
+    shown = escape_text(known[:limit]).replace('"', '\\"')
     # An escape is up to ten characters long, so a hostile string could push everything else out.
-    if len(text) <= limit and len(shown) <= _SHOWN_MAX_CHARS:
+    if len(text) <= _READ_MAX_CHARS and len(known) <= limit and len(shown) <= _SHOWN_MAX_CHARS:
         return f'"{shown}"'
     return f'"{shown[:_SHOWN_MAX_CHARS]}"… ({len(text)} chars)'
 
 
-def _show_key(key: str) -> str:
-    plain = len(key) <= _KEY_MAX_CHARS and _PLAIN_KEY.fullmatch(key)
-    return key if plain else _quote(key, _KEY_MAX_CHARS)
+def _show_key(key: str, clean: Clean) -> str:
+    plain = len(key) <= _KEY_MAX_CHARS and _PLAIN_KEY.fullmatch(key) and clean(key) == key
+    return key if plain else _quote(key, _KEY_MAX_CHARS, clean)
 
 
-def _show(key: str, value: JsonValue) -> str:
-    if _SECRET_KEY.search(key) and value is not None:
-        return REDACTED
+def _show(value: JsonValue, clean: Clean) -> str:
     if isinstance(value, str):
-        return REDACTED if _SECRET_VALUE.search(value) else _quote(value, STRING_MAX_CHARS)
+        return _quote(value, STRING_MAX_CHARS, clean)
     if isinstance(value, dict):
         return f"{{{len(value)} keys}}"
     if isinstance(value, list):

@@ -96,25 +96,38 @@ def test_a_secret_key_hides_its_value(key: str, value: JsonValue) -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "shown"),
     [
-        "Bearer abcdefghijkl",
-        "basic dXNlcjpwYXNz",
-        "sk-proj-abcdefghijklmnop",
-        "ghp_" + "a1" * 18,
-        "github_pat_" + "a1" * 15,
-        "xoxb-1234567890-abc",
-        "AKIA" + "ABCD1234" * 2,
-        "AIza" + "a" * 35,
-        "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln",
-        "-----BEGIN RSA PRIVATE KEY-----\nabc",
-        "postgres://user:pass@db/x",
-        "x" * 500 + " Bearer abcdefghijkl",
+        ("Bearer abcdefghijkl", f'"Bearer {REDACTED}"'),
+        ("basic dXNlcjpwYXNz", f'"basic {REDACTED}"'),
+        ("sk-proj-abcdefghijklmnop", f'"{REDACTED}"'),
+        ("ghp_" + "a1" * 18, f'"{REDACTED}"'),
+        ("github_pat_" + "a1" * 15, f'"{REDACTED}"'),
+        ("xoxb-1234567890-abc", f'"{REDACTED}"'),
+        ("AKIA" + "ABCD1234" * 2, f'"{REDACTED}"'),
+        ("AIza" + "a" * 35, f'"{REDACTED}"'),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.c2ln", f'"{REDACTED}"'),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabc", f'"{REDACTED}"'),
+        ("postgres://user:pass@db/x", f'"postgres://user:{REDACTED}@db/x"'),
+        ("x" * 110 + " token=abcdefghijkl", f'"{"x" * 110} token={REDACTED[:3]}"… (129 chars)'),
+        ("rm -rf / # password=a1b2", f'"rm -rf / # password={REDACTED}"'),
+        ("x" * 5000, f'"{"x" * 120}"… (5000 chars)'),
+        ("password=" + "x" * 5000 + "y", f'"{REDACTED}"… (5010 chars)'),
     ],
 )
-def test_what_looks_like_a_credential_is_hidden(value: str) -> None:
-    """Under any key, also beyond the part that would be shown."""
-    assert summarize_arguments({"note": value}) == f"note: {REDACTED}"
+def test_what_looks_like_a_credential_is_hidden(value: str, shown: str) -> None:
+    """Under any key, and nothing else is: nobody can hide a command behind a made-up password."""
+    assert summarize_arguments({"note": value}) == f"note: {shown}"
+
+
+def test_a_caller_says_which_keys_and_which_texts_are_secret() -> None:
+    """A schema may mark a key; a process knows values that look like nothing."""
+    arguments: JsonObject = {"pin": 1234, "note": "say friend", "friend": None}
+    summary = summarize_arguments(
+        arguments, secret_keys={"pin"}, clean=lambda text: text.replace("friend", REDACTED)
+    )
+
+    assert summary == f'pin: {REDACTED}\nnote: "say {REDACTED}"\n"{REDACTED}": null'
 
 
 @pytest.mark.parametrize("value", ["the bearer of news", "sk-ip", "http://a.b/c", "eyJ", "AKIA"])

@@ -14,6 +14,7 @@ from toolrail.drafting import Draft
 from toolrail.errors import CallError
 from toolrail.judgement import Judgement, failure
 from toolrail.ledger import EventLine, LedgerReader, NewCall
+from toolrail.redaction import summarize
 from toolrail.registry import RegisteredTool
 from toolrail.request import Limits, RunContext
 from toolrail.results import ending_of, store_result
@@ -28,7 +29,6 @@ from toolrail_schemas import (
     args_ref,
     artifact_ref,
     sha256_hex,
-    summarize_arguments,
 )
 
 DEFAULT_OUTPUT_BYTES = 1024 * 1024
@@ -243,7 +243,7 @@ def _approval_record(
         spec_hash=spec.spec_hash,
         args_sha256=draft.raw_sha256,
         policy_hash=run.policy.policy_hash,
-        args_summary=summarize_arguments(draft.asked.arguments or {}),
+        args_summary=summarize(spec, draft.asked.arguments or {}),
         args_ref=args_ref(draft.key),
         annotations=spec.annotations,
         rollback=spec.annotations.rollback,
