@@ -109,6 +109,19 @@ class Keys:
         """Return the stream of extensions' answers to one worker."""
         return f"{self.prefix}ext_replies:{worker}"
 
+    def worker(self, worker: str) -> str:
+        """Return the hash that one worker keeps of itself; it expires."""
+        return f"{self.prefix}worker:{worker}"
+
+    def drain(self, worker: str) -> str:
+        """Return the string that asks one worker to claim no more; it expires."""
+        return f"{self.prefix}drain:{worker}"
+
+    @property
+    def workers(self) -> str:
+        """The zset of workers by the expiry of their records, ms."""
+        return f"{self.prefix}workers"
+
     @property
     def extensions(self) -> str:
         """The zset of extensions that ever registered, by the end of their listing, ms."""
