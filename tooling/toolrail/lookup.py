@@ -7,7 +7,7 @@ Is: run record and stored policy to `RunContext`, the compiled policies kept. Is
 from collections.abc import Awaitable, Callable
 
 from toolrail.errors import RunNotFound
-from toolrail.keys import Keys
+from toolrail.keys import Keys, is_run_id
 from toolrail.ledger import LedgerReader
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail.request import RunContext
@@ -42,7 +42,7 @@ class RunLookup:
             RunNotFound: No such run, or not a run id at all.
             PolicySnapshotCorrupt: Its policy is not what was stored.
         """
-        record = await self._reader.run(run_id) if _is_run_id(run_id) else None
+        record = await self._reader.run(run_id) if is_run_id(run_id) else None
         if record is None or "spec" not in record:
             raise RunNotFound(
                 f"There is no run {run_id[:80]!r}. A run id is run_ and 26 letters and digits; "
@@ -60,7 +60,3 @@ class RunLookup:
                 self._snapshots.clear()
             self._snapshots[policy_hash] = known
         return known
-
-
-def _is_run_id(text: str) -> bool:
-    return text.isascii() and text.startswith("run_") and len(text) == 30 and text[4:].isalnum()
