@@ -19,7 +19,6 @@ NAMES = (
     "open_run",
     "dispatch",
     "approve",
-    "parked",
     "claim",
     "renew",
     "finish",
