@@ -11,12 +11,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import orjson
+from pydantic import JsonValue
 from redis.asyncio import Redis
 
 from toolrail.blobs import Blobs
 from toolrail.doorbell import RedisDoorbell
 from toolrail.keys import Keys
 from toolrail.ledger import (
+    Approval,
+    EditedArguments,
     Ending,
     EventLine,
     JournalReader,
@@ -151,6 +154,35 @@ class LedgerBench:
             state="awaiting_approval",
             events=(*call.events, awaiting),
             approval_expires_ms=expires,
+        )
+
+    def approval(
+        self,
+        key: str,
+        *,
+        args_sha256: str,
+        spec_hash: str = SPEC_HASH,
+        by: str = "ann",
+        edited: bytes | None = None,
+    ) -> Approval:
+        """Return a person's yes to a parked call, perhaps with other arguments."""
+        changed = None
+        if edited is not None:
+            changed = EditedArguments(sha256_hex(edited), edited.decode(), "", len(edited))
+        payload: dict[str, JsonValue] = {
+            "approval_id": f"{self.run_id}.{key}",
+            "decided_by": by,
+            "decided_at": 1,
+            "scope": "once",
+        }
+        return Approval(
+            by=by,
+            payload=payload,
+            cap_run=None,
+            envelope=self.envelope(key),
+            args_sha256=args_sha256,
+            spec_hash=spec_hash,
+            edited=changed,
         )
 
     async def ending(self, call_id: str, *, text: str = "hello", code: str = "") -> Ending:

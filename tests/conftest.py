@@ -9,6 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
+from tests.cli import cli
 from tests.servers import (
     FAILED,
     REDIS_KINDS,
@@ -24,6 +25,7 @@ from tests.servers import (
 from toolrail.settings import own_environment
 
 __all__ = [
+    "cli",
     "key_prefix",
     "rabbit_node",
     "rabbitmq_url",

@@ -16,6 +16,7 @@ from toolrail_schemas._base import (
 )
 from toolrail_schemas._credentials import REDACTED, is_secret_name, redact_credentials
 from toolrail_schemas._json_schema import check_tool_schema, default_input_schema
+from toolrail_schemas._summary import escape_text
 from toolrail_schemas.annotations import (
     Annotations,
     Cost,
@@ -216,6 +217,7 @@ __all__ = [
     "doorbell_mac",
     "error_info",
     "error_of_reason",
+    "escape_text",
     "extension_name",
     "format_run_id",
     "format_timestamp",

@@ -13,6 +13,7 @@ from pydantic import model_validator
 from toolrail_schemas._base import (
     CallId,
     CallKey,
+    Flag,
     Label,
     RunId,
     Sha256Hex,
@@ -22,6 +23,8 @@ from toolrail_schemas._base import (
 )
 from toolrail_schemas._summary import summarize_arguments
 from toolrail_schemas.annotations import Annotations, Rollback
+from toolrail_schemas.call import Caller
+from toolrail_schemas.policy import Layer
 from toolrail_schemas.refs import ResourceRefStr
 from toolrail_schemas.tool import Source, SourceRef
 
@@ -57,10 +60,17 @@ class ApprovalRecord(WireModel):
     run_id: RunId
     call_id: CallId
     call_key: CallKey
+    tenant: Label = "default"
+    profile: Label = "default"
+    caller: Caller = Caller.ASSISTANT
     name: Label
     title: Label
+    description: ShortText = ""
+    """What the tool's author says of it; untrusted plain text, never markup."""
     source: Source
     source_ref: SourceRef | None = None
+    trusted: Flag = False
+    """Whether the operator vouches for the source's own words."""
     spec_hash: Sha256Hex
     args_sha256: Sha256Hex
     policy_hash: Sha256Hex
@@ -68,8 +78,14 @@ class ApprovalRecord(WireModel):
     args_ref: ResourceRefStr
     annotations: Annotations
     rollback: Rollback
+    effects: tuple[Label, ...] = ()
+    """What these arguments add to the tool's side effects, such as `destructive`."""
     policy_reason: ShortText
-    """The layer and rule that asked."""
+    """The layers and rules that asked."""
+    layers: tuple[Layer, ...] = ()
+    """The layers that asked."""
+    scopes: tuple[ApprovalScope, ...] = (ApprovalScope.ONCE,)
+    """What may be chosen."""
     requested_at: TimestampMs
     expires_at: TimestampMs
     state: ApprovalState = ApprovalState.PENDING

@@ -95,5 +95,7 @@ class PolicyDecision(WireModel):
     """Whether the full schema is in the prompt now; the context plane's answer, repeated here."""
     approval_required_by: tuple[Layer, ...] = ()
     """Layers that ask for approval and were not waived; decides which scopes are offered."""
+    approval_rules: tuple[ShortText, ...] = ()
+    """The rule of each of those layers, in the same order."""
     warnings: tuple[Label, ...] = Field(default=(), max_length=64)
     """Rules that had no effect, such as a profile that tries to waive an MCP tool."""

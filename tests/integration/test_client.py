@@ -61,7 +61,7 @@ async def test_a_parked_call_runs_after_its_approval(cell: Cell) -> None:
     """The person sees the summary; the call then goes its usual way."""
     run = await opened(cell, approval_mode="interactive")
     ticket = await run.dispatch(CallRequest(id="c1", name="demo.ask", arguments={"text": "a"}))
-    [record] = await cell.rail.approvals.pending()
+    [record] = (await cell.rail.approvals.pending()).records
     async with serve(cell):
         await run.approve(ticket, by="ann")
         result = await run.wait(ticket, timeout_s=10)

@@ -65,12 +65,7 @@ async def approve(bench: LedgerBench, call_id: str) -> Dispatched:
     return await bench.ledger.approve(
         bench.run_id,
         call.call_key,
-        by="ann",
-        payload={"approval_id": "a", "decided_by": "ann", "decided_at": 1, "scope": "once"},
-        cap_run=None,
-        envelope=bench.envelope(call.call_key),
-        args_sha256=call.fields["args_sha256"],
-        spec_hash=call.fields["spec_hash"],
+        bench.approval(call.call_key, args_sha256=call.fields["args_sha256"]),
     )
 
 

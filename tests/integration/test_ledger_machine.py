@@ -27,7 +27,7 @@ from toolrail.ledger import Claim as Granted
 from toolrail.ledger import Ending, Held, NewCall, Renewal, unaccounted
 from toolrail.results import ending_of, store_result
 from toolrail.settings import Settings
-from toolrail_schemas import TextBlock, ToolResult
+from toolrail_schemas import TextBlock, ToolResult, sha256_hex
 from toolrail_schemas.lifecycle import (
     Approve,
     Ask,
@@ -78,6 +78,8 @@ class CallMachine(RuleBasedStateMachine):
         self.bench: LedgerBench = self.run_async(self._context.__aenter__())
         self.record = CallRecord()
         self.kinds: list[str] = []
+        self.asked_sha256 = ""
+        """Digest of the arguments that people are asked about."""
         self.now_ms = 1_000_000
         self.calm = False
 
@@ -163,30 +165,24 @@ class CallMachine(RuleBasedStateMachine):
         stored = self.run_async(store_result(result, self.bench.blobs, inline_bytes=65_536))
         return ending_of(self.key, result, stored, denied=TOLD if denied else None)
 
-    @rule(same_spec=st.booleans())
-    def approve(self, same_spec: bool) -> None:
-        """A person says yes, perhaps about an older version of the tool."""
+    @rule(same_spec=st.booleans(), edited=st.sampled_from([None, b'{"text":"2"}', b'{"text":"3"}']))
+    def approve(self, same_spec: bool, edited: bytes | None) -> None:
+        """A person says yes, perhaps about an older version, perhaps with other arguments."""
         spec_hash = SPEC_HASH if same_spec else "f" * 64
-        args = self.record.args_sha256
-        answer = self.expect(Approve(now_ms=0, args_sha256=args, spec_hash=spec_hash))
+        args = self.asked_sha256 or self.record.args_sha256
+        said = Approve(
+            now_ms=0,
+            args_sha256=args,
+            spec_hash=spec_hash,
+            edited_args_sha256=sha256_hex(edited) if edited else None,
+        )
+        answer = self.expect(said)
+        self.asked_sha256 = args
+        approval = self.bench.approval(
+            self.key, args_sha256=args, spec_hash=spec_hash, edited=edited
+        )
         try:
-            taken = self.run_async(
-                self.bench.ledger.approve(
-                    self.bench.run_id,
-                    self.key,
-                    by="ann",
-                    payload={
-                        "approval_id": "a",
-                        "decided_by": "ann",
-                        "decided_at": 1,
-                        "scope": "once",
-                    },
-                    cap_run=None,
-                    envelope=self.bench.envelope(self.key),
-                    args_sha256=args,
-                    spec_hash=spec_hash,
-                )
-            )
+            taken = self.run_async(self.bench.ledger.approve(self.bench.run_id, self.key, approval))
         except ApprovalConflict:
             assert isinstance(answer, Refusal), answer
         else:

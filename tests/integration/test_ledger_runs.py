@@ -51,21 +51,7 @@ async def test_one_of_many_racing_decisions_wins(bench: LedgerBench) -> None:
 
         async def approve(key: str = call.call_key, sha: str = call.digest) -> bool:
             try:
-                await bench.ledger.approve(
-                    bench.run_id,
-                    key,
-                    by="ann",
-                    payload={
-                        "approval_id": f"{bench.run_id}.{key}",
-                        "decided_by": "ann",
-                        "decided_at": 1,
-                        "scope": "once",
-                    },
-                    cap_run=None,
-                    envelope=bench.envelope(key),
-                    args_sha256=sha,
-                    spec_hash="0" * 64,
-                )
+                await bench.ledger.approve(bench.run_id, key, bench.approval(key, args_sha256=sha))
             except ApprovalConflict:
                 return False
             return True
@@ -98,12 +84,7 @@ async def test_an_approval_after_its_expiry_is_refused(bench: LedgerBench) -> No
         await bench.ledger.approve(
             bench.run_id,
             call.call_key,
-            by="ann",
-            payload={},
-            cap_run=None,
-            envelope="",
-            args_sha256=call.digest,
-            spec_hash="0" * 64,
+            bench.approval(call.call_key, args_sha256=call.digest, spec_hash="0" * 64),
         )
 
 
@@ -115,12 +96,7 @@ async def test_an_approval_holds_for_the_arguments_that_were_shown(bench: Ledger
     answer = await bench.ledger.approve(
         bench.run_id,
         call.call_key,
-        by="ann",
-        payload={},
-        cap_run=None,
-        envelope="",
-        args_sha256=call.digest,
-        spec_hash="f" * 64,
+        bench.approval(call.call_key, args_sha256=call.digest, spec_hash="f" * 64),
     )
 
     assert answer.status == "superseded"

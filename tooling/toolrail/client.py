@@ -21,16 +21,17 @@ from pydantic import JsonValue, ValidationError
 from redis.asyncio import Redis
 
 from toolrail.admission import Admission
-from toolrail.approvals import Approvals
+from toolrail.approvals import Approvals, Questions
 from toolrail.blobs import Blobs
 from toolrail.dispatcher import Dispatcher
 from toolrail.doorbell import DoorbellPort, KombuDoorbell, RedisDoorbell
 from toolrail.drafting import Drafter
 from toolrail.entry import EntryWriter
-from toolrail.errors import Closed, ConfigError, RunConflict, RunNotFound
+from toolrail.errors import Closed, ConfigError, RunConflict
 from toolrail.inbox import Inbox
 from toolrail.keys import Keys
 from toolrail.ledger import JournalReader, Ledger, LedgerReader
+from toolrail.lookup import RunLookup
 from toolrail.policy.load import load_plan, load_policy
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail.redis_io import check_version, command, connect, retrying
@@ -48,9 +49,6 @@ from toolrail_schemas import (
     sha256_hex,
 )
 
-SNAPSHOTS_MAX = 64
-"""Policies of found runs that stay compiled; a first decision in a cold one costs 20 warm ones."""
-
 
 class Toolrail:
     """One client process. Open it with `async with`; use it from one event loop."""
@@ -64,7 +62,6 @@ class Toolrail:
         self._parts: Parts | None = None
         self._doorbell: DoorbellPort | None = None
         self._connections: list[Redis] = []
-        self._snapshots: dict[str, PolicySnapshot] = {}
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -172,15 +169,7 @@ class Toolrail:
             RunNotFound: No such run, or not a run id at all.
         """
         parts = self._open_parts()
-        record = await parts.reader.run(run_id) if _is_run_id(run_id) else None
-        if record is None:
-            raise RunNotFound(
-                f"There is no run {run_id[:80]!r}. A run id is run_ and 26 letters and digits; "
-                "a run is forgotten after its retention."
-            )
-        spec = RunSpec.model_validate_json(record["spec"])
-        policy = await self._load_policy(spec.policy_hash or "")
-        return Run(RunContext(run_id, spec, policy), parts)
+        return Run(await parts.lookup.context(run_id), parts)
 
     async def _begin(self, spec: RunSpec, policy: PolicySnapshot) -> Run:
         run_id = await self._run_id(spec)
@@ -257,15 +246,8 @@ class Toolrail:
         key = self._keys.policy(policy.policy_hash)
         await self._ask("SET", key, policy.dumps(), "PX", ttl_ms)
 
-    async def _load_policy(self, policy_hash: str) -> PolicySnapshot:
-        known = self._snapshots.get(policy_hash)
-        if known is None:
-            text = await self._ask("GET", self._keys.policy(policy_hash))
-            known = PolicySnapshot.loads(cast("str | None", text) or "", expected_hash=policy_hash)
-            if len(self._snapshots) >= SNAPSHOTS_MAX:
-                self._snapshots.clear()
-            self._snapshots[policy_hash] = known
-        return known
+    async def _get(self, key: str) -> str | None:
+        return cast("str | None", await self._ask("GET", key))
 
     async def _ask(self, *args: str | int) -> object:
         self._open_parts()
@@ -298,20 +280,26 @@ class Toolrail:
         )
         drafter = Drafter(registry, call_deadline_ms=int(settings.call_deadline_s * 1000))
         dispatcher = Dispatcher(ledger=ledger, drafter=drafter, entries=entries, doorbell=doorbell)
+        journal = JournalReader(redis, blocking, prefix=prefix, deadline_s=deadline_s)
+        lookup = RunLookup(reader, keys=self._keys, get=self._get)
         approvals = Approvals(
+            questions=Questions(
+                ledger=ledger, reader=reader, journal=journal, blobs=blobs, runs=lookup
+            ),
             ledger=ledger,
             reader=reader,
             registry=registry,
             entries=entries,
             doorbell=doorbell,
             blobs=blobs,
-            keys=self._keys,
+            inline_args_bytes=settings.inline_args_bytes,
             inline_result_bytes=settings.inline_result_bytes,
         )
         return Parts(
             ledger=ledger,
             reader=reader,
-            journal=JournalReader(redis, blocking, prefix=prefix, deadline_s=deadline_s),
+            journal=journal,
+            lookup=lookup,
             registry=registry,
             blobs=blobs,
             inbox=Inbox(blocking, keys=self._keys, client=self._client),
@@ -355,10 +343,6 @@ def _limits(settings: Settings) -> Limits:
 
 def _fresh_run_id() -> str:
     return format_run_id(time.time_ns() // 1_000_000, os.urandom(10))
-
-
-def _is_run_id(text: str) -> bool:
-    return text.isascii() and text.startswith("run_") and len(text) == 30 and text[4:].isalnum()
 
 
 def _told(error: ValidationError) -> str:

@@ -21,8 +21,13 @@ def connect(settings: Settings | None = None) -> Toolrail:
         ConfigError: A variable is wrong.
         SecretMissing: Neither the variables nor a cluster have the secret.
     """
+    return Toolrail(found_settings(settings))
+
+
+def found_settings(settings: Settings | None = None) -> Settings:
+    """Return the settings to connect with; see `connect`."""
     if settings is not None:
-        return Toolrail(settings)
+        return settings
     found = Settings.from_env()
     cluster = find_cluster(found.state_dir)
     if cluster is None and found.secret is None:
@@ -30,4 +35,4 @@ def connect(settings: Settings | None = None) -> Toolrail:
             "no cluster is up in this folder, and no secret is set.",
             fix="Run `toolrail up` here, or set TOOLRAIL_REDIS_URL and TOOLRAIL_SECRET_FILE.",
         )
-    return Toolrail(found if cluster is None else with_cluster(found, cluster))
+    return found if cluster is None else with_cluster(found, cluster)

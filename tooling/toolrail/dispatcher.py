@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from toolrail.doorbell import DoorbellPort
 from toolrail.drafting import Draft, Drafter
 from toolrail.entry import EntryWriter
-from toolrail.errors import SystemFailure
+from toolrail.errors import LedgerError, SystemFailure
 from toolrail.judgement import Judgement, failure, judge
 from toolrail.ledger import Dispatched, Ledger, NewCall
 from toolrail.request import CallRequest, RunContext, Ticket
@@ -85,9 +85,18 @@ class Dispatcher:
         """The prepared call is in the ledger; see `dispatch`."""
         draft = prepared.draft
         dispatched = await self._ledger.dispatch(prepared.entry)
-        if dispatched.status == "repeats_unknown":
-            judgement = self._judge(run, draft, repeats_unknown=True)
+        for _ in range(_TRIES):
+            if dispatched.status == "remembered":
+                judgement = self._judge(run, draft, memory=dispatched.memory)
+            elif dispatched.status == "repeats_unknown":
+                judgement = self._judge(run, draft, repeats_unknown=True)
+            else:
+                break
             dispatched = await self._enter(run, draft, judgement)
+        else:
+            raise LedgerError(
+                "What this run remembers of approvals kept changing. Dispatch the call again."
+            )
         code = _REFUSED_BY_LEDGER.get(dispatched.status)
         if code is not None:
             return await self.refuse(run, prepared, code)
@@ -123,7 +132,9 @@ class Dispatcher:
         )
         return SystemFailure(code, message)
 
-    def _judge(self, run: RunContext, draft: Draft, *, repeats_unknown: bool = False) -> Judgement:
+    def _judge(
+        self, run: RunContext, draft: Draft, *, repeats_unknown: bool = False, memory: str = ""
+    ) -> Judgement:
         return judge(
             draft.asked,
             draft.tool,
@@ -131,6 +142,7 @@ class Dispatcher:
             policy=run.policy,
             validators=self._validators,
             repeats_unknown=repeats_unknown,
+            memory=memory,
         )
 
     async def _enter(self, run: RunContext, draft: Draft, judgement: Judgement) -> Dispatched:
@@ -142,6 +154,8 @@ def _ticket(run: RunContext, draft: Draft, state: str) -> Ticket:
     return Ticket(run.run_id, draft.key, asked.call_id, asked.name, asked.turn, state)
 
 
+_TRIES = 5
+"""What the ledger knew better may change once more before the call is entered again."""
 _REFUSED_BY_LEDGER = {
     "over_run_budget": "tool.budget_exhausted",
     "over_turn_budget": "tool.turn_budget_exhausted",

@@ -8,22 +8,21 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from toolrail.asking import approval_record, expiry_ms
 from toolrail.blobs import Blobs
 from toolrail.doorbell import DoorbellPort
 from toolrail.drafting import Draft
 from toolrail.errors import CallError
 from toolrail.judgement import Judgement, failure
 from toolrail.ledger import EventLine, LedgerReader, NewCall
-from toolrail.redaction import summarize
-from toolrail.registry import RegisteredTool
+from toolrail.policy.remembered import NOT_ASKED, RememberedApproval
 from toolrail.request import Limits, RunContext
 from toolrail.results import ending_of, store_result
 from toolrail_schemas import (
-    ApprovalRecord,
+    ApprovalScope,
     Doorbell,
     EventType,
     Level,
-    PolicyDecision,
     SideEffect,
     ToolResult,
     args_ref,
@@ -81,6 +80,8 @@ class EntryWriter:
             alone=_ends_run(draft),
         )
         match judgement.kind:
+            case "queue" if judgement.memory:
+                return self._remembered(run, draft, judgement, common)
             case "queue":
                 ring = self._doorbell.inline(draft.queue, self.sign(run.run_id, draft.key))
                 return replace(common, envelope=ring)
@@ -131,8 +132,14 @@ class EntryWriter:
         if draft.tool is None or judgement.decision is None:
             raise CallError
         now_ms = await self._reader.now_ms()
-        record = _approval_record(
-            run, draft, draft.tool, judgement.decision, now_ms, now_ms + self._limits.approval_ms
+        patience_ms = expiry_ms(run, draft.tool, default_ms=self._limits.approval_ms)
+        record = approval_record(
+            run,
+            draft,
+            draft.tool,
+            judgement.decision,
+            now_ms=now_ms,
+            expires_ms=now_ms + patience_ms,
         )
         awaiting: dict[str, JsonValue] = {
             "approval_id": record.approval_id,
@@ -151,6 +158,26 @@ class EntryWriter:
             fields={**common.fields, "approval": record.model_dump_json()},
             events=(*common.events, EventLine(EventType.TOOL_CALL_AWAITING_APPROVAL, awaiting)),
             approval_expires_ms=record.expires_at,
+            memory=judgement.memory if ApprovalScope.RUN in record.scopes else NOT_ASKED,
+        )
+
+    def _remembered(
+        self, run: RunContext, draft: Draft, judgement: Judgement, common: NewCall
+    ) -> NewCall:
+        """Return the entry of a call that an earlier approval of its run lets pass."""
+        earlier = RememberedApproval.loads(judgement.memory)
+        approved: dict[str, JsonValue] = {
+            "approval_id": earlier.approval_id,
+            "decided_by": earlier.by,
+            "decided_at": earlier.at_ms,
+            "scope": ApprovalScope.RUN.value,
+            "args_sha256": draft.raw_sha256,
+        }
+        return replace(
+            common,
+            envelope=self._doorbell.inline(draft.queue, self.sign(run.run_id, draft.key)),
+            events=(*common.events, EventLine(EventType.TOOL_CALL_APPROVED, approved)),
+            memory=judgement.memory,
         )
 
     async def _refused(self, draft: Draft, judgement: Judgement, common: NewCall) -> NewCall:
@@ -180,11 +207,6 @@ class EntryWriter:
             drift=judgement.drift,
             ending=ending,
         )
-
-
-def approval_id_of(run_id: str, key: str) -> str:
-    """Return the id an approval is known by; it spells the call, so that no index is needed."""
-    return f"{run_id}.{key}"
 
 
 def _ends_run(draft: Draft) -> bool:
@@ -219,35 +241,3 @@ def _requested(run: RunContext, draft: Draft) -> EventLine:
         # The blob's own name; see `_fields`.
         payload["provider_metadata_ref"] = artifact_ref(run.run_id, sha256_hex(draft.metadata))
     return EventLine(EventType.TOOL_CALL_REQUESTED, payload)
-
-
-def _approval_record(
-    run: RunContext,
-    draft: Draft,
-    tool: RegisteredTool,
-    decision: PolicyDecision,
-    now_ms: int,
-    expires_ms: int,
-) -> ApprovalRecord:
-    spec = tool.spec
-    asked_by = ", ".join(layer.value for layer in decision.approval_required_by)
-    return ApprovalRecord(
-        approval_id=approval_id_of(run.run_id, draft.key),
-        run_id=run.run_id,
-        call_id=draft.asked.call_id,
-        call_key=draft.key,
-        name=spec.name,
-        title=spec.title or spec.name,
-        source=spec.source,
-        source_ref=spec.source_ref,
-        spec_hash=spec.spec_hash,
-        args_sha256=draft.raw_sha256,
-        policy_hash=run.policy.policy_hash,
-        args_summary=summarize(spec, draft.asked.arguments or {}),
-        args_ref=args_ref(draft.key),
-        annotations=spec.annotations,
-        rollback=spec.annotations.rollback,
-        policy_reason=f"Approval is required by {asked_by or 'the tool'}.",
-        requested_at=now_ms,
-        expires_at=expires_ms,
-    )

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from toolrail.errors import InvalidArguments
 from toolrail.policy.dynamic import effects_of_arguments
 from toolrail.policy.inputs import Facts
+from toolrail.policy.remembered import RememberedApproval
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail.registry import RegisteredTool
 from toolrail.validation import ArgumentValidators
@@ -65,6 +66,9 @@ class Judgement:
     drift: Literal["denied", "unknown", ""] = ""
     run_end_code: str = ""
     """Fails the run with this code, when set."""
+    memory: str = ""
+    """What the run remembers of approvals of this tool, as `dumps` wrote it; for a call that is
+    queued because of it, or parked in spite of it."""
 
 
 def judge(
@@ -75,6 +79,7 @@ def judge(
     policy: PolicySnapshot,
     validators: ArgumentValidators,
     repeats_unknown: bool = False,
+    memory: str = "",
 ) -> Judgement:
     """Return what is to happen with the call; the same inputs give the same judgement.
 
@@ -85,6 +90,7 @@ def judge(
         policy: The run's frozen policy, under its plan node.
         validators: Compiled schemas, kept by the caller.
         repeats_unknown: The same tool and arguments ended as outcome_unknown in this run before.
+        memory: What the run remembers of approvals of this tool and version; "" for nothing.
     """
     if tool is None:
         return Judgement(kind="refuse", result=failure(asked, "tool.not_found"), drift="unknown")
@@ -92,6 +98,7 @@ def judge(
         source_available=tool.available,
         repeats_unknown=repeats_unknown,
         dynamic=effects_of_arguments(tool.spec, asked.arguments or {}),
+        remembered=RememberedApproval.loads(memory).as_fact if memory else None,
     )
     decision = policy.resolve(tool.spec, caller=asked.caller, surface=run.surface, facts=facts)
     if not decision.visible:
@@ -112,8 +119,8 @@ def judge(
         # Counted like a denial, or a model could go on for ever (semantics 3.6).
         return Judgement(kind="refuse", decision=decision, result=result, drift="denied")
     if decision.approval_required:
-        return _approval(asked, decision, run.approval_mode)
-    return Judgement(kind="queue", decision=decision)
+        return _approval(asked, decision, run.approval_mode, memory)
+    return Judgement(kind="queue", decision=decision, memory=memory)
 
 
 def failure(asked: Asked, code: str, text: str | None = None) -> ToolResult:
@@ -172,9 +179,9 @@ def denied_payload(
     }
 
 
-def _approval(asked: Asked, decision: PolicyDecision, mode: ApprovalMode) -> Judgement:
+def _approval(asked: Asked, decision: PolicyDecision, mode: ApprovalMode, memory: str) -> Judgement:
     if mode is ApprovalMode.INTERACTIVE:
-        return Judgement(kind="park", decision=decision)
+        return Judgement(kind="park", decision=decision, memory=memory)
     text = (
         "This call needs a person's approval, and this run has nobody to ask. "
         "Continue without this tool."

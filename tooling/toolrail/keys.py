@@ -27,6 +27,11 @@ PERMANENT: tuple[str, ...] = (
 """Keys without a TTL, as globs after the prefix. Every other key has one after its run's end."""
 
 
+def is_run_id(text: str) -> bool:
+    """Return whether a text is shaped like a run id, and so may be spelled into a key."""
+    return text.isascii() and text.startswith("run_") and len(text) == 30 and text[4:].isalnum()
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """Redis keys under one prefix, such as `toolrail:`."""
@@ -40,6 +45,11 @@ class Keys:
     def call(self, run_id: str, call_key: str) -> str:
         """Return the hash of one call."""
         return f"{self.prefix}run:{run_id}:call:{call_key}"
+
+    def call_of(self, member: str) -> str:
+        """Return the hash of the call that a zset names as `run|call`."""
+        run_id, _, call_key = member.partition("|")
+        return self.call(run_id, call_key)
 
     def journal(self, run_id: str) -> str:
         """Return the stream whose entry ids are the sequence numbers of one run."""

@@ -51,6 +51,11 @@ class Ticket:
     state: str
     """As the ledger took it: queued, awaiting_approval, denied, failed, or later."""
 
+    @property
+    def approval_id(self) -> str:
+        """The id under which people decide about the call, when it waits for one."""
+        return approval_id_of(self.run_id, self.call_key)
+
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
@@ -70,6 +75,11 @@ class Limits:
     call_deadline_ms: int
     approval_ms: int
     max_attempts: int
+
+
+def approval_id_of(run_id: str, call_key: str) -> str:
+    """Return the id an approval is known by; it spells the call, so that no index is needed."""
+    return f"{run_id}.{call_key}"
 
 
 def check_identity(request: CallRequest) -> None:

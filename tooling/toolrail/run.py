@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from toolrail.admission import Admission
-from toolrail.approvals import Approvals
+from toolrail.approvals import Approvals, Decision
 from toolrail.blobs import Blobs
 from toolrail.closing import cancel_call, close_open_calls
 from toolrail.dispatcher import Dispatcher, Prepared
 from toolrail.errors import CallError, CallNotFound, Closed, RunNotFound, WaitTimeout
 from toolrail.inbox import Inbox
 from toolrail.ledger import JournalReader, Ledger, LedgerReader, RunEnd
+from toolrail.lookup import RunLookup
 from toolrail.policy.inputs import Facts
 from toolrail.registry import RegistryView
 from toolrail.request import CallRequest, RunContext, Ticket
 from toolrail.results import load_result
 from toolrail_schemas import (
+    ApprovalScope,
     Caller,
     JournalEvent,
     RunSpec,
@@ -47,6 +49,7 @@ class Parts:
     ledger: Ledger
     reader: LedgerReader
     journal: JournalReader
+    lookup: RunLookup
     registry: RegistryView
     blobs: Blobs
     inbox: Inbox
@@ -232,13 +235,22 @@ class Run:
             actor="runtime:client",
         )
 
-    async def approve(self, ticket: Ticket, *, by: str) -> None:
+    async def approve(
+        self,
+        ticket: Ticket,
+        *,
+        by: str,
+        scope: ApprovalScope | str = ApprovalScope.ONCE,
+        arguments: str | bytes | Mapping[str, JsonValue] | None = None,
+    ) -> Decision:
         """A parked call is queued; see `Approvals.approve`."""
-        await self._parts.approvals.approve(self._context, ticket.call_key, by=by)
+        return await self._parts.approvals.approve(
+            ticket.approval_id, by=by, scope=scope, arguments=arguments
+        )
 
-    async def deny(self, ticket: Ticket, *, by: str, comment: str = "") -> None:
+    async def deny(self, ticket: Ticket, *, by: str, comment: str = "") -> Decision:
         """A parked call is refused; see `Approvals.deny`."""
-        await self._parts.approvals.deny(self._context, ticket.call_key, by=by, comment=comment)
+        return await self._parts.approvals.deny(ticket.approval_id, by=by, comment=comment)
 
     async def journal(
         self, *, after_seq: int = 0, limit: int = 500

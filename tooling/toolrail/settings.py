@@ -224,6 +224,11 @@ class Settings(BaseModel):
             variables[variable_of(name)] = _spell(value)
         return variables
 
+    @property
+    def has_foreign_broker(self) -> bool:
+        """Whether doorbells travel outside the ledger's Redis."""
+        return self.broker_url not in (None, self.redis_url)
+
     def require_secret(self) -> bytes:
         """Return the HMAC key of doorbells.
 

@@ -13,17 +13,23 @@ from typing import Self
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from pydantic import JsonValue
 
+from toolrail.approvals import ApprovalPage, Decision
+from toolrail.approvals import Approvals as AsyncApprovals
 from toolrail.client import Toolrail as AsyncToolrail
+from toolrail.connecting import found_settings
 from toolrail.ledger import RunEnd
 from toolrail.request import CallRequest, Ticket
 from toolrail.run import Run as AsyncRun
 from toolrail.settings import Settings
 from toolrail_schemas import (
     ApprovalMode,
+    ApprovalRecord,
+    ApprovalScope,
     Caller,
     JournalEvent,
     JsonObject,
     RunLimits,
+    RunSpec,
     ToolResult,
     ToolSpec,
     UnknownEvent,
@@ -41,6 +47,36 @@ class Run:
     def id(self) -> str:
         """The run's id."""
         return self._run.id
+
+    @property
+    def spec(self) -> RunSpec:
+        """What the run was opened with."""
+        return self._run.spec
+
+    def record(self) -> Mapping[str, str]:
+        """Return the run's record: status, code, budget counters."""
+        return self._portal.call(self._run.record)
+
+    def approve(
+        self,
+        ticket: Ticket,
+        *,
+        by: str,
+        scope: ApprovalScope | str = ApprovalScope.ONCE,
+        arguments: str | bytes | Mapping[str, JsonValue] | None = None,
+    ) -> Decision:
+        """A parked call is queued."""
+        return self._portal.call(
+            partial(self._run.approve, ticket, by=by, scope=scope, arguments=arguments)
+        )
+
+    def deny(self, ticket: Ticket, *, by: str, comment: str = "") -> Decision:
+        """A parked call is refused."""
+        return self._portal.call(partial(self._run.deny, ticket, by=by, comment=comment))
+
+    def fail(self, code: str) -> RunEnd:
+        """The run is failed, for a reason of the agent service itself."""
+        return self._portal.call(self._run.fail, code)
 
     def status(self) -> str:
         """Return open, completed, failed or cancelled."""
@@ -118,6 +154,45 @@ class Run:
         return self._portal.call(self._run.cancel)
 
 
+class Approvals:
+    """The questions of one cell; see `toolrail.approvals.Approvals`."""
+
+    def __init__(self, approvals: AsyncApprovals, portal: BlockingPortal) -> None:
+        self._approvals = approvals
+        self._portal = portal
+
+    def pending(self, *, run_id: str = "", offset: int = 0, limit: int = 100) -> ApprovalPage:
+        """Return the questions that wait, the first to expire first."""
+        return self._portal.call(
+            partial(self._approvals.pending, run_id=run_id, offset=offset, limit=limit)
+        )
+
+    def get(self, approval_id: str) -> ApprovalRecord:
+        """Return one question in its state."""
+        return self._portal.call(self._approvals.get, approval_id)
+
+    def arguments(self, approval_id: str) -> dict[str, JsonValue]:
+        """Return the whole arguments, nothing redacted."""
+        return self._portal.call(self._approvals.arguments, approval_id)
+
+    def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        scope: ApprovalScope | str = ApprovalScope.ONCE,
+        arguments: str | bytes | Mapping[str, JsonValue] | None = None,
+    ) -> Decision:
+        """The call is queued."""
+        return self._portal.call(
+            partial(self._approvals.approve, approval_id, by=by, scope=scope, arguments=arguments)
+        )
+
+    def deny(self, approval_id: str, *, by: str, comment: str = "") -> Decision:
+        """The call is refused."""
+        return self._portal.call(partial(self._approvals.deny, approval_id, by=by, comment=comment))
+
+
 class Toolrail:
     """One client process for blocking code; safe to use from several threads."""
 
@@ -136,6 +211,15 @@ class Toolrail:
             self._rail = stack.enter_context(opened)
             self._stack = stack.pop_all()
         return self
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls of all runs that wait for a person."""
+        return Approvals(self._rail.approvals, self._portal)
+
+    def refresh_tools(self) -> None:
+        """The client sees every tool that is announced by now."""
+        self._portal.call(self._rail.refresh_tools)
 
     def close(self) -> None:
         """Disconnect; threads that follow events see their end within a second."""
@@ -183,3 +267,8 @@ class Toolrail:
     def run(self, run_id: str) -> Run:
         """Return a run that was opened before."""
         return Run(self._portal.call(self._rail.run, run_id), self._portal)
+
+
+def connect(settings: Settings | None = None) -> Toolrail:
+    """Return a client, to be entered with `with`; see `toolrail.connecting.connect`."""
+    return Toolrail(found_settings(settings))

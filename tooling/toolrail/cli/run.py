@@ -12,10 +12,15 @@ import typer
 
 from toolrail.cli.call import DEFAULT_PROFILE
 from toolrail.cli.options import CommandExit
+from toolrail.cli.reading import reading
+from toolrail.cli.run_page import page_json, print_page
 from toolrail.cli.start import start
+from toolrail.cli.tables import print_json
 from toolrail.client import Toolrail
 from toolrail.ledger import RunEnd
 from toolrail.run import Run
+from toolrail.runs import CALLS_LIMIT, RunPage, Runs
+from toolrail.settings import Settings
 from toolrail_schemas import ApprovalMode
 
 app = typer.Typer(help="Open, show, complete and cancel runs.", no_args_is_help=True)
@@ -51,9 +56,21 @@ def open_run(
 
 
 @app.command()
-def show(context: typer.Context, run_id: RunId) -> None:
-    """Print the record of a run."""
-    asyncio.run(_with_run(context, run_id, _show))
+def show(
+    context: typer.Context,
+    run_id: RunId,
+    *,
+    calls: Annotated[
+        int, typer.Option(min=0, max=1000, help="Most calls to show, the newest.")
+    ] = CALLS_LIMIT,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show a run and its newest calls; of arguments only a redacted summary."""
+    page = asyncio.run(_look(start(context), run_id, calls))
+    if as_json:
+        print_json(page_json(page))
+    else:
+        print_page(page)
 
 
 @app.command()
@@ -81,10 +98,10 @@ async def _with_run(
         await work(await rail.run(run_id))
 
 
-async def _show(run: Run) -> None:
-    typer.echo(f"run={run.id}")
-    for name, value in sorted((await run.record()).items()):
-        typer.echo(f"{name}={value}")
+async def _look(settings: Settings, run_id: str, calls: int) -> RunPage:
+    async with reading(settings) as redis:
+        runs = Runs(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s)
+        return await runs.show(run_id, calls=calls)
 
 
 async def _tools(run: Run) -> None:

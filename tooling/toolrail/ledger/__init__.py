@@ -4,14 +4,17 @@ Is: the package of records, scripts and readers. Is not: decisions. Above: dispa
 reaper, client. Below: `redis_io`, `keys`, the schemas.
 """
 
+from toolrail.ledger.conflicts import conflict
 from toolrail.ledger.journal import JournalReader
 from toolrail.ledger.ledger import Ledger
 from toolrail.ledger.reader import Due, LedgerReader, unaccounted
 from toolrail.ledger.records import (
     CLAIM_FIELDS,
+    Approval,
     Claim,
     Closed,
     Dispatched,
+    EditedArguments,
     Ending,
     EventLine,
     Held,
@@ -25,10 +28,12 @@ from toolrail.ledger.records import (
 
 __all__ = [
     "CLAIM_FIELDS",
+    "Approval",
     "Claim",
     "Closed",
     "Dispatched",
     "Due",
+    "EditedArguments",
     "Ending",
     "EventLine",
     "Held",
@@ -41,5 +46,6 @@ __all__ = [
     "Renewal",
     "RunEnd",
     "StoredCall",
+    "conflict",
     "unaccounted",
 ]

@@ -5,7 +5,7 @@ Is: stream entries to `JournalEvent`, with a check that no number is missing. Is
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import cast
 
 import orjson
@@ -63,6 +63,35 @@ class JournalReader:
         )
         entries = cast("Sequence[tuple[str, Mapping[str, str]]]", reply)
         return self._checked(run_id, entries, after_seq)
+
+    async def last_change(self) -> str:
+        """Return the id of the newest entry over all runs, to follow `changes` from."""
+        reply = await retrying(
+            lambda: command(self._redis, "XREVRANGE", self._keys.journal_all, "+", "-", "COUNT", 1),
+            deadline_s=self._deadline_s,
+        )
+        entries = cast("list[tuple[str, dict[str, str]]]", reply)
+        return entries[0][0] if entries else "0-0"
+
+    async def changes(
+        self, *, after: str, kinds: Collection[str]
+    ) -> AsyncIterator[tuple[str, str]]:
+        """Yield (run_id, call_key) of each event of these kinds, over all runs, for ever.
+
+        A hint: who falls 100,000 events behind misses some.
+        """
+        key, last = self._keys.journal_all, after
+        while True:
+            entries = await retrying(
+                lambda last=last: xread(  # type: ignore[misc]
+                    self._blocking, {key: last}, count=READ_MAX, block_ms=BLOCK_MS
+                ),
+                deadline_s=self._deadline_s,
+            )
+            for _, entry, fields in entries:
+                last = entry
+                if fields.get("type") in kinds:
+                    yield fields.get("run", ""), fields.get("call", "")
 
     async def follow(
         self, run_id: str, *, after_seq: int = 0, is_wanted: Callable[[], bool] = lambda: True

@@ -9,12 +9,10 @@ Every method is idempotent and retries while Redis is away, up to `deadline_s`.
 
 from collections.abc import Mapping, Sequence
 
-import orjson
 from pydantic import JsonValue
 from redis.asyncio import Redis
 
 from toolrail.errors import (
-    ApprovalConflict,
     CallConflict,
     CallNotFound,
     JournalAppendFailed,
@@ -24,8 +22,17 @@ from toolrail.errors import (
     RunConflict,
     RunNotFound,
 )
+from toolrail.ledger.arguments import (
+    approve_args,
+    as_json,
+    dispatch_args,
+    finish_args,
+    flat,
+)
+from toolrail.ledger.conflicts import conflict
 from toolrail.ledger.records import (
     CLAIM_FIELDS,
+    Approval,
     Claim,
     Closed,
     Dispatched,
@@ -33,6 +40,7 @@ from toolrail.ledger.records import (
     EventLine,
     Held,
     NewCall,
+    Parked,
     Refusal,
     Renewal,
     RunEnd,
@@ -41,7 +49,6 @@ from toolrail.ledger.scripts import Scripts, strings
 from toolrail.redis_io import Argument
 
 RENEWALS = {"1": Renewal.KEPT, "0": Renewal.LOST, "2": Renewal.CANCEL}
-NO_CAP = -1
 
 
 class Ledger:
@@ -67,7 +74,7 @@ class Ledger:
             JournalAppendFailed: The journal refused.
         """
         reply = await self._call(
-            "open_run", run_id, digest, _json(created), _json(snapshot), *_flat(fields)
+            "open_run", run_id, digest, as_json(created), as_json(snapshot), *flat(fields)
         )
         match reply[0]:
             case "OK" | "DUP":
@@ -88,7 +95,7 @@ class Ledger:
             AdmissionClosed: Redis is out of memory.
             RedisUnavailable: No answer in time; dispatching again is safe.
         """
-        reply = await self._call("dispatch", *_dispatch_args(call), deadline_s=deadline_s)
+        reply = await self._call("dispatch", *dispatch_args(call), deadline_s=deadline_s)
         match reply[0]:
             case "OK":
                 return Dispatched("accepted", call.state)
@@ -102,43 +109,24 @@ class Ledger:
                 return Dispatched("after_finish")
             case "REPEATS_UNKNOWN":
                 return Dispatched("repeats_unknown")
+            case "REMEMBERED":
+                return Dispatched("remembered", memory=reply[1])
             case _:
                 raise _refused(reply, call.run_id)
 
-    async def approve(
-        self,
-        run_id: str,
-        call_key: str,
-        *,
-        by: str,
-        payload: Mapping[str, JsonValue],
-        cap_run: int | None,
-        envelope: str,
-        args_sha256: str,
-        spec_hash: str,
-    ) -> Dispatched:
+    async def approve(self, run_id: str, call_key: str, approval: Approval) -> Dispatched:
         """The parked call is approved, has its budget and is queued.
 
         Raises:
             ApprovalConflict: Decided otherwise, or too late.
             RunClosed, CallNotFound, JournalAppendFailed: As named.
         """
-        reply = await self._call(
-            "approve",
-            run_id,
-            call_key,
-            by,
-            _json(payload),
-            NO_CAP if cap_run is None else cap_run,
-            envelope,
-            args_sha256,
-            spec_hash,
-        )
+        reply = await self._call("approve", run_id, call_key, *approve_args(approval))
         match reply[0]:
             case "OK":
                 return Dispatched("accepted", "queued")
             case "DUP":
-                return Dispatched("duplicate", "queued")
+                return Dispatched("duplicate", "queued", by=reply[1])
             case "BUDGET":
                 return _over_budget(reply[1])
             case "CALLS_PENDING":
@@ -147,10 +135,17 @@ class Ledger:
                 return Dispatched("after_finish")
             case "SUPERSEDED":
                 return Dispatched("superseded")
-            case "CONFLICT" | "EXPIRED":
-                raise ApprovalConflict
+            case "CONFLICT":
+                raise conflict(reply[1], reply[2])
+            case "EXPIRED":
+                raise conflict("expired")
             case _:
                 raise _refused(reply, run_id)
+
+    async def parked(self, run_id: str, *, offset: int, limit: int) -> Parked:
+        """Return one page of the calls that wait for a person; of all runs for an empty id."""
+        now_ms, total, *records = await self._call("parked", run_id, offset, limit)
+        return Parked(int(now_ms), int(total), tuple(records))
 
     async def claim(
         self,
@@ -201,6 +196,7 @@ class Ledger:
         actor: str,
         guard: str = "running",
         approval_state: str = "",
+        comment: str = "",
         dead_letter: bool = False,
         deadline_s: float | None = None,
     ) -> Closed:
@@ -214,10 +210,11 @@ class Ledger:
             actor: `worker:<id>`, `user:<id>` or `runtime:<part>`.
             guard: See `lua/finish.lua`.
             approval_state: denied, expired or cancelled, when the call was parked.
+            comment: Words of the person who denied.
             dead_letter: List it for operators.
             deadline_s: How long to retry while Redis is away.
         """
-        args = _finish_args(ending, guard, fence, actor, approval_state, dead_letter)
+        args = finish_args(ending, guard, fence, actor, approval_state, dead_letter, comment)
         reply = await self._call("finish", run_id, call_key, *args, deadline_s=deadline_s)
         match reply[0]:
             case "OK":
@@ -322,70 +319,3 @@ def _refused(reply: Sequence[str], run_id: str) -> LedgerError:
             )
         case _:
             return LedgerError(f"The ledger answered {reply[0]!r}, which this version cannot read.")
-
-
-def _dispatch_args(call: NewCall) -> list[Argument]:
-    end = call.ending
-    flat = _flat(call.fields)
-    return [
-        call.run_id,
-        call.call_key,
-        call.digest,
-        call.state,
-        NO_CAP if call.cap_run is None else call.cap_run,
-        NO_CAP if call.cap_turn is None else call.cap_turn,
-        call.deadline_ms,
-        call.envelope,
-        call.drift,
-        end.run_end if end else "",
-        end.run_end_code if end else "",
-        end.outcome if end else "",
-        end.error_class if end else "",
-        end.error_code if end else "",
-        end.inbox_result if end else "",
-        call.approval_expires_ms,
-        int(call.alone),
-        flat[0],
-        len(call.events),
-        *flat[1:],
-        *_triples(call.events),
-    ]
-
-
-def _finish_args(
-    ending: Ending, guard: str, fence: int, actor: str, approval_state: str, dead_letter: bool
-) -> list[Argument]:
-    return [
-        guard,
-        fence,
-        ending.state,
-        ending.outcome,
-        ending.error_class,
-        ending.error_code,
-        ending.result,
-        ending.result_blob,
-        ending.result_sha256,
-        ending.inbox_result,
-        actor,
-        ending.run_end,
-        ending.run_end_code,
-        approval_state,
-        int(dead_letter),
-        len(ending.events),
-        *_triples(ending.events),
-    ]
-
-
-def _json(value: Mapping[str, JsonValue]) -> str:
-    return orjson.dumps(value).decode()
-
-
-def _flat(fields: Mapping[str, str | int]) -> list[Argument]:
-    flat: list[Argument] = [2 * len(fields)]
-    for name, value in fields.items():
-        flat += (name, value)
-    return flat
-
-
-def _triples(events: Sequence[EventLine]) -> list[Argument]:
-    return [part for event in events for part in event.triple()]

@@ -85,9 +85,50 @@ class NewCall:
     """By the clock of Redis."""
     alone: bool = False
     """Refuse while other calls of the run are open; for the tool that ends the run."""
+    memory: str = "-"
+    """What the run was taken to remember of approvals of this tool; "-" where it does not count."""
     drift: Literal["denied", "unknown", ""] = ""
     ending: Ending | None = None
     """Given iff `state` is terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedArguments:
+    """Arguments that a person approved instead of the model's."""
+
+    sha256: str
+    inline: str
+    """The JSON text, when it is small enough to stand in the record."""
+    blob: str
+    """SHA-256 of the blob that holds it otherwise."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A person's yes, bound to what they saw."""
+
+    by: str
+    payload: Mapping[str, JsonValue]
+    """Of `tool_call_approved`."""
+    cap_run: int | None
+    envelope: str
+    args_sha256: str
+    spec_hash: str
+    memory_field: str = ""
+    """Field of the run that remembers the decision; "" for once."""
+    memory: str = ""
+    edited: EditedArguments | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """One page of the calls that wait for a person."""
+
+    now_ms: int
+    total: int
+    records: tuple[str, ...]
+    """Each an `ApprovalRecord` as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +143,14 @@ class Dispatched:
         "calls_pending",
         "after_finish",
         "repeats_unknown",
+        "remembered",
         "superseded",
     ]
     state: str = ""
+    memory: str = ""
+    """With `remembered`: what the run remembers now."""
+    by: str = ""
+    """With a `duplicate` approval: who had decided."""
 
 
 class Refusal(StrEnum):
@@ -142,6 +188,7 @@ CLAIM_FIELDS = (
     "retry_safe",
     "max_attempts",
     "attempt",
+    "edited",
 )
 """What `lua/claim.lua` answers with, in this order."""
 

@@ -19,6 +19,7 @@ NAMES = (
     "open_run",
     "dispatch",
     "approve",
+    "parked",
     "claim",
     "renew",
     "finish",

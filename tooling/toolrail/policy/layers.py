@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, StrictBool, field_validator, model_validator
 
+from toolrail.policy.approvers import ApprovalRules
 from toolrail.policy.rules import (
     LAYER_MAX_RULES,
     LayerLabel,
@@ -149,6 +150,7 @@ _WAIVE_ELSEWHERE: Final = (
     "Waive in users/<user>.toml or, for built-in and skill tools only, in a profile."
 )
 _CAP_ELSEWHERE: Final = "Only platform.toml caps with allow_only; use deny here."
+_APPROVERS_ELSEWHERE: Final = "Only platform.toml says who approves."
 
 
 class PlatformLayer(WrittenLayer):
@@ -167,6 +169,8 @@ class PlatformLayer(WrittenLayer):
 
     allow_only: SelectorSet | None = None
     """When given, every tool that is not on it is denied; an empty list denies all."""
+    approvals: ApprovalRules = ApprovalRules()
+    """Who decides about parked calls, and how long they have."""
 
     def cap_selectors(self) -> Iterator[tuple[str, tuple[str | int, ...]]]:
         """Yield the selectors of budgets and of `allow_only`."""
@@ -198,6 +202,7 @@ class SourceLayer(_GrantingLayer):
     MISPLACED: ClassVar[Mapping[str, str]] = {
         "waive": _WAIVE_ELSEWHERE,
         "allow_only": _CAP_ELSEWHERE,
+        "approvals": _APPROVERS_ELSEWHERE,
     }
 
 
@@ -210,6 +215,7 @@ class PlanLayer(_GrantingLayer):
         "waive": _WAIVE_ELSEWHERE,
         "allow_only": 'Write allow together with mode = "strict".',
         "allowed_tools": "Write allow.",
+        "approvals": _APPROVERS_ELSEWHERE,
     }
     NO_STAR: ClassVar[bool] = True
 
@@ -238,7 +244,10 @@ class ProfileLayer(_WaivingLayer):
     """What one kind of agent may use. Its waivers reach built-in and skill tools only."""
 
     KIND: ClassVar[Layer] = Layer.PROFILE
-    MISPLACED: ClassVar[Mapping[str, str]] = {"allow_only": _CAP_ELSEWHERE}
+    MISPLACED: ClassVar[Mapping[str, str]] = {
+        "allow_only": _CAP_ELSEWHERE,
+        "approvals": _APPROVERS_ELSEWHERE,
+    }
     NO_STAR: ClassVar[bool] = True
 
 
@@ -246,7 +255,10 @@ class UserLayer(_WaivingLayer):
     """The settings of one person: the strongest denial, and the only full waiver."""
 
     KIND: ClassVar[Layer] = Layer.USER
-    MISPLACED: ClassVar[Mapping[str, str]] = {"allow_only": _CAP_ELSEWHERE}
+    MISPLACED: ClassVar[Mapping[str, str]] = {
+        "allow_only": _CAP_ELSEWHERE,
+        "approvals": _APPROVERS_ELSEWHERE,
+    }
 
 
 class Layers(PolicyModel):

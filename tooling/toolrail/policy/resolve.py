@@ -65,6 +65,7 @@ def conclude(query: PolicyInput, findings: Findings) -> PolicyDecision:
         on_denied=query.layers.profile.on_denied,
         exposed=facts.in_prompt and facts.lifecycle is Lifecycle.CURRENT,
         approval_required_by=tuple(found.layer for found in standing),
+        approval_rules=tuple(found.rule[:MESSAGE_MAX_CHARS] for found in standing),
         warnings=findings.warnings,
     )
 

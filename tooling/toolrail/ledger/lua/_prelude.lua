@@ -149,6 +149,11 @@ local function unknown_field(tool, args_sha256)
   return 'unknown:' .. tool .. ':' .. args_sha256
 end
 
+-- The field of a run that remembers an approval of one version of a tool.
+local function remembered_field(tool, spec_hash)
+  return 'remembered:' .. tool .. ':' .. (spec_hash or '')
+end
+
 -- Put a call into its queue's books and, when the broker is this Redis, ring its doorbell.
 local function enqueue(call, envelope, deadline_ms)
   local ring = redis.call('INCR', P .. 'rings')

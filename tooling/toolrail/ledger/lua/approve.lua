@@ -2,24 +2,32 @@
 -- Approve one parked call: decide, reserve its budget and queue it, as one step.
 --
 -- ARGV: prefix, run_id, call_key, by, approved payload, cap_run, envelope, args_sha256,
---       spec_hash (what the approver saw)
--- Returns {OK, seq} | {DUP} | {CONFLICT, approval state} | {EXPIRED} | {SUPERSEDED}
---       | {BUDGET, run} | {CALLS_PENDING} | {AFTER_FINISH} | {RUN_CLOSED, status} | {NO_CALL} | {JOURNAL_FAILED, why}.
+--       spec_hash (both as the approver saw them), field of the run that remembers the decision
+--       ('' for once), its value, then of edited arguments: sha256 ('' for unchanged), inline,
+--       blob sha256, bytes
+-- Returns {OK, seq} | {DUP, by, when} (the same decision again)
+--       | {CONFLICT, approval state, by} | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}
+--       | {CALLS_PENDING} | {AFTER_FINISH} | {RUN_CLOSED, status} | {NO_CALL}
+--       | {JOURNAL_FAILED, why}.
 -- A refusal by the clock holds even before the reaper has swept (semantics 6).
 -- keys: run (rw), call (rw), run:journal (w), approvals (w), queued:{queue} (w), {queue} (w),
 --       deadlines (w), rings (w), journal:all (w), totals (w)
 
 local run, call = read_run(), read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end
+local edited = ARGV[12]
+local stands = read(call.hash, 'spec_hash', 'decided_by', 'decided_ms', 'args', 'args_blob')
 if call.approval_state ~= 'pending' then
-  if call.approval_state == 'approved' then return { 'DUP' } end
-  return { 'CONFLICT', call.approval_state or 'none' }
+  local same = call.args_sha256 == (edited ~= '' and edited or ARGV[8])
+  if call.approval_state == 'approved' and same then
+    return { 'DUP', stands.decided_by or '', stands.decided_ms or '' }
+  end
+  return { 'CONFLICT', call.approval_state or 'none', stands.decided_by or '' }
 end
-if call.state ~= 'awaiting_approval' then return { 'CONFLICT', call.state } end
+if call.state ~= 'awaiting_approval' then return { 'CONFLICT', call.state, '' } end
 if run.status ~= 'open' or run.ending then return { 'RUN_CLOSED', run.ending or run.status } end
 if tonumber(call.approval_expires_ms) <= NOW then return { 'EXPIRED' } end
-local bound = read(call.hash, 'args_sha256', 'spec_hash')
-if bound.args_sha256 ~= ARGV[8] or bound.spec_hash ~= ARGV[9] then return { 'SUPERSEDED' } end
+if call.args_sha256 ~= ARGV[8] or stands.spec_hash ~= ARGV[9] then return { 'SUPERSEDED' } end
 if run.finishing then return { 'AFTER_FINISH' } end
 if call.control == '1' and redis.call('SCARD', RUN .. ':open') > 1 then
   return { 'CALLS_PENDING' }
@@ -29,7 +37,14 @@ local seq, why = append('tool_call_approved', 'info', 'user:' .. ARGV[4],
   call.key .. '.approved', ARGV[5], call)
 if not seq then return { 'JOURNAL_FAILED', why } end
 redis.call('HSET', call.hash, 'state', 'queued', 'approval_state', 'approved',
-  'decided_by', ARGV[4], 'decided_ms', NOW, 'reserved', '1')
+  'decided_by', ARGV[4], 'decided_ms', NOW, 'decided_scope', ARGV[10] ~= '' and 'run' or 'once',
+  'reserved', '1')
+if edited ~= '' then
+  redis.call('HSET', call.hash, 'edited', '1', 'asked_args', stands.args or '',
+    'asked_args_blob', stands.args_blob or '', 'asked_args_sha256', call.args_sha256,
+    'args', ARGV[13], 'args_blob', ARGV[14], 'args_sha256', edited, 'args_bytes', ARGV[15])
+end
+if ARGV[10] ~= '' then redis.call('HSET', RUN, ARGV[10], ARGV[11]) end
 if call.control == '1' then redis.call('HSET', RUN, 'finishing', call.key) end
 redis.call('ZREM', P .. 'approvals', call.member)
 count('open:' .. call.queue .. ':awaiting_approval', -1)

@@ -13,7 +13,7 @@
 -- What a worker needs to run the call; `records.CLAIM_FIELDS` is the same list.
 local FIELDS = { 'call_id', 'tool', 'source', 'queue', 'spec_hash', 'args', 'args_blob', 'caller',
   'tenant', 'profile', 'turn', 'timeout_ms', 'max_output_bytes', 'max_output_tokens',
-  'policy_hash', 'client', 'retry_safe', 'max_attempts', 'attempt' }
+  'policy_hash', 'client', 'retry_safe', 'max_attempts', 'attempt', 'edited' }
 
 local call = read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end

@@ -3,15 +3,17 @@
 --
 -- ARGV: prefix, run_id, call_key, digest, state, cap_run, cap_turn, deadline_in_ms, envelope,
 --       drift (denied | unknown | ''), run end (failed | ''), its code, outcome, error_class,
---       error_code, inbox result, approval expiry ms, alone (0|1), number of field arguments,
---       number of events, field, value, ..., then per event: type, level, payload
+--       error_code, inbox result, approval expiry ms, alone (0|1), memory, number of field
+--       arguments, number of events, field, value, ..., then per event: type, level, payload
 -- state: queued | awaiting_approval | denied | failed. Caps of -1 do not exist. A call that must
 -- be alone is refused while others of its run are open, and others while it is; one whose like
 -- ended as outcome_unknown in this run is refused too, since it needs a person's approval; and
 -- one whose id is that of a call of another turn that is still open.
+-- memory: what the run was taken to remember of approvals of this tool and version, '' for nothing;
+-- '-' when that does not bear on the call. The run's field is `remembered:`.
 -- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state} | {BUDGET, run|turn}
---       | {CALLS_PENDING} | {AFTER_FINISH} | {REPEATS_UNKNOWN} | {RUN_CLOSED, status}
---       | {NO_RUN} | {JOURNAL_FAILED, why}.
+--       | {CALLS_PENDING} | {AFTER_FINISH} | {REPEATS_UNKNOWN} | {REMEMBERED, memory} (another
+--       than was taken) | {RUN_CLOSED, status} | {NO_RUN} | {JOURNAL_FAILED, why}.
 -- keys: run (rw), call (w), run:journal (w), run:open (w), run:calls (w), queued:{queue} (w),
 --       deadlines (w), approvals (w), {queue} (w), rings (w), inbox (w), journal:all (w), totals (w)
 
@@ -25,9 +27,9 @@ if call.state then
 end
 if run.status ~= 'open' or run.ending then return { 'RUN_CLOSED', run.ending or run.status } end
 
-local fields, events = tonumber(ARGV[19]), tonumber(ARGV[20])
+local fields, events = tonumber(ARGV[20]), tonumber(ARGV[21])
 local given = {}
-for i = 21, 20 + fields, 2 do given[ARGV[i]] = ARGV[i + 1] end
+for i = 22, 21 + fields, 2 do given[ARGV[i]] = ARGV[i + 1] end
 call.call_id, call.tool, call.turn, call.attempt = given.call_id, given.tool, given.turn, 1
 call.queue, call.client, call.state = given.queue, given.client, 'requested'
 
@@ -41,17 +43,21 @@ if not TERMINAL[state] then
     and redis.call('HEXISTS', RUN, unknown_field(call.tool, given.args_sha256)) == 1 then
     return { 'REPEATS_UNKNOWN' }
   end
+  if ARGV[19] ~= '-' then
+    local memory = redis.call('HGET', RUN, remembered_field(call.tool, given.spec_hash)) or ''
+    if memory ~= ARGV[19] then return { 'REMEMBERED', memory } end
+  end
   local refused = ask_budget(call.tool, call.turn, tonumber(ARGV[6]), tonumber(ARGV[7]))
   if refused then return { 'BUDGET', refused } end
   if state == 'queued' then reserve(call.tool, tonumber(ARGV[6])) end
 end
-local seq, why = append_listed(21 + fields, events, 'runtime:dispatcher', call)
+local seq, why = append_listed(22 + fields, events, 'runtime:dispatcher', call)
 if not seq then return { 'JOURNAL_FAILED', why } end
 
 redis.call('HSET', call.hash, 'state', state, 'attempt', 1, 'fence', 0, 'digest', ARGV[4],
   'accepted_ms', NOW, 'patience_ms', ARGV[8], 'deadline_ms', NOW + tonumber(ARGV[8]),
   'reserved', state == 'queued' and '1' or '0', 'control', ARGV[18],
-  unpack(ARGV, 21, 20 + fields))
+  unpack(ARGV, 22, 21 + fields))
 redis.call('SADD', RUN .. ':calls', call_key)
 count('accepted:' .. call.queue, 1)
 

@@ -5,7 +5,7 @@
 -- ARGV: prefix, run_id, call_key, guard, fence, state, outcome, error_class, error_code,
 --       result inline, result blob sha256, result_sha256, inbox result, actor, run end (completed
 --       | failed | ''), its code, approval_state, dead_letter (0|1), number of events,
---       then per event: type, level, payload
+--       then per event: type, level, payload; last a denying person's words, or ''
 -- guard: running (the fence must be current) | lost (running, fence current, lease over)
 --      | queued | awaiting_approval | undecided (awaiting, and not too late for a person)
 --      | approval_over | deadline_over (queued or awaiting, too late)
@@ -70,6 +70,10 @@ else
 end
 redis.call('HSET', call.hash, 'result_sha256', ARGV[12])
 if ARGV[17] ~= '' then redis.call('HSET', call.hash, 'approval_state', ARGV[17]) end
+if ARGV[17] == 'denied' then
+  redis.call('HSET', call.hash, 'decided_by', (string.gsub(ARGV[14], '^user:', '')),
+    'decided_ms', NOW, 'comment', ARGV[#ARGV])
+end
 if call.fence == '0' then give_back(call) end
 if guard == 'lost' then
   -- Whatever the lost worker still sends is late.

@@ -1,0 +1,306 @@
+"""List, look at, watch and decide the questions of one cell.
+
+Is: the API that client, CLI and gateway share. Is not: what a decision needs (`deciding.py`).
+Above: client, CLI, gateway. Below: `deciding.py`, `listing.py`, the ledger.
+"""
+
+from collections.abc import AsyncIterator
+from typing import cast
+
+import orjson
+from pydantic import JsonValue
+
+from toolrail.approvals.deciding import (
+    Arguments,
+    Decision,
+    Question,
+    Wanted,
+    approval_of,
+    ask_policy_again,
+    check_person,
+    check_right,
+    decided_before,
+    scope_named,
+    wanted,
+)
+from toolrail.approvals.listing import ApprovalPage, Questions
+from toolrail.blobs import Blobs
+from toolrail.doorbell import DoorbellPort
+from toolrail.entry import EntryWriter
+from toolrail.errors import ApprovalRefused
+from toolrail.ledger import (
+    Approval,
+    Closed,
+    EditedArguments,
+    EventLine,
+    Ledger,
+    LedgerReader,
+    conflict,
+)
+from toolrail.registry import RegisteredTool, RegistryView
+from toolrail.results import ending_of, store_result
+from toolrail.validation import ArgumentValidators
+from toolrail_schemas import (
+    ApprovalRecord,
+    ApprovalScope,
+    ApprovalState,
+    Doorbell,
+    EventType,
+    Level,
+    ToolResult,
+    error_info,
+)
+
+COMMENT_MAX_CHARS = 500
+_CANNOT_RUN = {
+    "over_run_budget": "tool.budget_exhausted",
+    "calls_pending": "workspace.calls_pending",
+    "after_finish": "tool.after_finish",
+    "superseded": "tool.spec_changed",
+}
+"""What ends a call that a person approved and that cannot run any more."""
+_SUPERSEDED = EventLine(EventType.APPROVAL_SUPERSEDED, {}, Level.WARN)
+
+
+class Approvals:
+    """The parked calls of one cell."""
+
+    def __init__(
+        self,
+        *,
+        questions: Questions,
+        ledger: Ledger,
+        reader: LedgerReader,
+        registry: RegistryView,
+        entries: EntryWriter,
+        doorbell: DoorbellPort,
+        blobs: Blobs,
+        inline_args_bytes: int,
+        inline_result_bytes: int,
+    ) -> None:
+        self._questions = questions
+        self._ledger = ledger
+        self._reader = reader
+        self._registry = registry
+        self._entries = entries
+        self._doorbell = doorbell
+        self._blobs = blobs
+        self._inline_args_bytes = inline_args_bytes
+        self._inline_result_bytes = inline_result_bytes
+        self._validators = ArgumentValidators()
+
+    async def pending(self, *, run_id: str = "", offset: int = 0, limit: int = 100) -> ApprovalPage:
+        """Return up to 1,000 of the questions that wait, the first to expire first.
+
+        Args:
+            run_id: Only those of one run, all in one page.
+            offset: How many to pass over, of all runs.
+            limit: How many at most.
+        """
+        return await self._questions.pending(run_id=run_id, offset=offset, limit=limit)
+
+    async def get(self, approval_id: str) -> ApprovalRecord:
+        """Return one question in its state, decided ones included.
+
+        Raises:
+            ApprovalNotFound: There is none, or it is past its run's retention.
+        """
+        return await self._questions.record(approval_id)
+
+    async def arguments(self, approval_id: str) -> dict[str, JsonValue]:
+        """Return the whole arguments as they stand, nothing redacted: what a person edits.
+
+        Raises:
+            ApprovalNotFound, BlobMissing: As named.
+        """
+        question = await self._questions.question(approval_id)
+        raw = await self._questions.arguments(question.fields)
+        return cast("dict[str, JsonValue]", orjson.loads(raw))
+
+    def watch(self) -> AsyncIterator[ApprovalRecord]:
+        """Yield every question that waits now, then each one as it is asked and as it ends."""
+        return self._questions.watch()
+
+    async def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        scope: ApprovalScope | str = ApprovalScope.ONCE,
+        arguments: str | bytes | Arguments | None = None,
+    ) -> Decision:
+        """The call is queued; policy is asked again first, and the budget is reserved with it.
+
+        Args:
+            approval_id: As the record says.
+            by: Who decides, for the journal.
+            scope: `run` answers the same question for the rest of the run too.
+            arguments: Instead of the model's; the model is told.
+
+        Returns:
+            What became of it. When the tool or policy has changed, or the budget is used up, the
+            call ends, and `why` says so.
+
+        Raises:
+            ApprovalRefused: Not by this person, not with these arguments or this scope, or not
+                now; the question stands as it was.
+            ApprovalConflict: Decided otherwise, or too late.
+            ApprovalNotFound, RunClosed: As named.
+        """
+        check_person(by)
+        question = await self._questions.question(approval_id)
+        check_right(question, by)
+        known = decided_before(question, arguments)
+        if known is not None:
+            return known
+        asked = await self._questions.arguments(question.fields)
+        wants = wanted(question, asked, arguments, scope_named(scope))
+        tool = await self._tool(question)
+        changed = tool.spec.spec_hash != question.record.spec_hash
+        decision = None if changed else ask_policy_again(question, tool, wants, self._validators)
+        if decision is None:
+            return await self._cannot_run(question, "superseded", by)
+        approval = approval_of(
+            question,
+            wants,
+            tool,
+            decision,
+            by=by,
+            now_ms=await self._reader.now_ms(),
+            envelope=self._doorbell.inline(question.fields["queue"], self._sign(question)),
+            edited=await self._edited(wants),
+        )
+        return await self._enter(question, approval)
+
+    async def deny(self, approval_id: str, *, by: str, comment: str = "") -> Decision:
+        """The call ends as denied; the model reads the person's words, up to 500 characters.
+
+        Raises:
+            ApprovalRefused: Not by this person.
+            ApprovalConflict: Decided otherwise, or too late.
+            ApprovalNotFound: As named.
+        """
+        check_person(by)
+        question = await self._questions.question(approval_id)
+        check_right(question, by)
+        said = comment.strip()[:COMMENT_MAX_CHARS]
+        closed = await self._close(question, _refusal(question, said), by=by, words=said)
+        if closed.status != "closed":
+            return await self._denied_before(question)
+        return Decision(
+            approval_id=question.record.approval_id,
+            state=ApprovalState.DENIED,
+            decided_by=by,
+            call_state="denied",
+        )
+
+    async def _denied_before(self, question: Question) -> Decision:
+        """Return the decision of whoever denied first; to say it again is no mistake."""
+        record = await self._questions.record(question.record.approval_id)
+        if record.state is not ApprovalState.DENIED:
+            raise conflict(record.state.value, record.decided_by or "")
+        return Decision(
+            approval_id=record.approval_id,
+            state=record.state,
+            decided_by=record.decided_by or "",
+            call_state="denied",
+            repeated=True,
+        )
+
+    async def _enter(self, question: Question, approval: Approval) -> Decision:
+        run_id, key = question.run.run_id, question.key
+        dispatched = await self._ledger.approve(run_id, key, approval)
+        if dispatched.status in _CANNOT_RUN:
+            return await self._cannot_run(question, dispatched.status, approval.by)
+        repeated = dispatched.status == "duplicate"
+        if not repeated and not self._doorbell.is_inline:
+            await self._doorbell.ring(question.fields["queue"], self._sign(question))
+        return Decision(
+            approval_id=question.record.approval_id,
+            state=ApprovalState.APPROVED,
+            decided_by=dispatched.by or approval.by,
+            call_state=dispatched.state,
+            repeated=repeated,
+        )
+
+    async def _cannot_run(self, question: Question, status: str, by: str) -> Decision:
+        """The approved call ends, since nothing can make it run any more."""
+        code = _CANNOT_RUN[status]
+        is_superseded = status == "superseded"
+        state = ApprovalState.SUPERSEDED if is_superseded else ApprovalState.CANCELLED
+        result = ToolResult.failure(question.fields["call_id"], question.record.name, code=code)
+        closed = await self._close(
+            question, (result, None), by=by, state=state, before=(_SUPERSEDED,) * is_superseded
+        )
+        if closed.status != "closed":
+            record = await self._questions.record(question.record.approval_id)
+            raise conflict(record.state.value, record.decided_by or "")
+        return Decision(
+            approval_id=question.record.approval_id,
+            state=state,
+            decided_by=by,
+            call_state="failed",
+            why=error_info(code).sentence,
+        )
+
+    async def _close(
+        self,
+        question: Question,
+        ending: tuple[ToolResult, dict[str, JsonValue] | None],
+        *,
+        by: str,
+        state: ApprovalState = ApprovalState.DENIED,
+        before: tuple[EventLine, ...] = (),
+        words: str = "",
+    ) -> Closed:
+        result, denied = ending
+        stored = await store_result(result, self._blobs, inline_bytes=self._inline_result_bytes)
+        return await self._ledger.finish(
+            question.run.run_id,
+            question.key,
+            ending_of(question.key, result, stored, denied=denied, before=before),
+            fence=0,
+            actor=f"user:{by}",
+            guard="undecided",
+            approval_state=state.value,
+            comment=words,
+        )
+
+    async def _tool(self, question: Question) -> RegisteredTool:
+        """Return the tool as it is now, not as it was a second ago."""
+        await self._registry.refresh()
+        tool = await self._registry.find(question.record.name)
+        if tool is None:
+            raise ApprovalRefused(
+                f"Nobody offers {question.record.name} at the moment. Approve when its worker is "
+                "back, or deny. The question stands as it was."
+            )
+        return tool
+
+    async def _edited(self, wants: Wanted) -> EditedArguments | None:
+        if not wants.is_edited:
+            return None
+        if len(wants.raw) <= self._inline_args_bytes:
+            return EditedArguments(wants.sha256, wants.raw.decode(), "", len(wants.raw))
+        blob = await self._blobs.put(wants.raw)
+        return EditedArguments(wants.sha256, "", blob, len(wants.raw))
+
+    def _sign(self, question: Question) -> Doorbell:
+        return self._entries.sign(question.run.run_id, question.key)
+
+
+def _refusal(question: Question, said: str) -> tuple[ToolResult, dict[str, JsonValue]]:
+    """Return what the model reads, and what the journal says."""
+    text = "A person refused this call. " + (f"Their words: {said} " if said else "")
+    result = ToolResult.failure(
+        question.fields["call_id"],
+        question.record.name,
+        code="approval.denied",
+        text=text + "Do not repeat it; continue without it.",
+    )
+    return result, {
+        "denied_by": "user",
+        "policy_reason": said or "A person refused.",
+        "on_denied": "return_result",
+        "approval_id": question.record.approval_id,
+    }

@@ -1,0 +1,159 @@
+"""Read questions: those that wait, one by its id, and each as it comes and goes.
+
+Is: call records to `ApprovalRecord`, in the state the clock of Redis gives them. Is not: deciding
+(`deciding.py`). Above: `approvals.py`. Below: the ledger's reader and journal.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from toolrail.approvals.deciding import Question
+from toolrail.blobs import Blobs
+from toolrail.errors import ApprovalNotFound
+from toolrail.ledger import JournalReader, Ledger, LedgerReader, StoredCall
+from toolrail.lookup import RunLookup
+from toolrail_schemas import ApprovalRecord, ApprovalScope, ApprovalState, EventType
+
+PAGE_MAX = 1000
+CHANGING = frozenset(
+    {
+        EventType.TOOL_CALL_AWAITING_APPROVAL,
+        EventType.TOOL_CALL_APPROVED,
+        EventType.TOOL_CALL_DENIED,
+        EventType.TOOL_CALL_FAILED,
+    }
+)
+"""Events with which a question begins or ends; a call that is cancelled while it waits fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPage:
+    """Some of the questions that wait, the first to expire first."""
+
+    now_ms: int
+    """By the clock of Redis, which also says when they expire."""
+    total: int
+    """How many wait in all."""
+    records: tuple[ApprovalRecord, ...]
+
+
+def split_id(approval_id: str) -> tuple[str, str]:
+    """Return run id and call key of an approval id.
+
+    Raises:
+        ApprovalNotFound: It is no id of an approval.
+    """
+    run_id, _, call_key = approval_id.strip().partition(".")
+    if not run_id.startswith("run_") or not call_key or not approval_id.isascii():
+        raise ApprovalNotFound(
+            f"{approval_id[:80]!r} is no id of an approval. An id is run_…, a dot and a call key; "
+            "`toolrail approvals list` shows those that wait."
+        )
+    return run_id, call_key
+
+
+def standing(fields: Mapping[str, str], *, now_ms: int) -> ApprovalRecord:
+    """Return a question in its state, from the record of its call.
+
+    Raises:
+        ApprovalNotFound: Nobody was asked about this call.
+    """
+    if "approval" not in fields:
+        raise ApprovalNotFound(
+            "Nobody was asked about this call. `toolrail approvals list` shows those that wait."
+        )
+    record = ApprovalRecord.model_validate_json(fields["approval"])
+    state = ApprovalState(fields.get("approval_state") or "pending")
+    if state is ApprovalState.PENDING and record.expires_at <= now_ms:
+        state = ApprovalState.EXPIRED
+    known: dict[str, JsonValue | ApprovalScope | ApprovalState] = {"state": state}
+    if state in {ApprovalState.APPROVED, ApprovalState.DENIED}:
+        known["decided_by"] = fields.get("decided_by") or "unknown"
+        known["decided_at"] = int(fields.get("decided_ms") or now_ms)
+    if state is ApprovalState.APPROVED:
+        known["scope"] = ApprovalScope(fields.get("decided_scope") or "once")
+        known["edited_args_sha256"] = fields["args_sha256"] if fields.get("edited") else None
+    if state is ApprovalState.DENIED:
+        known["comment"] = fields.get("comment") or None
+    return record.model_copy(update=known)
+
+
+class Questions:
+    """The questions of one cell, to be read."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        reader: LedgerReader,
+        journal: JournalReader,
+        blobs: Blobs,
+        runs: RunLookup,
+    ) -> None:
+        self._ledger = ledger
+        self._reader = reader
+        self._journal = journal
+        self._blobs = blobs
+        self._runs = runs
+
+    async def pending(self, *, run_id: str, offset: int, limit: int) -> ApprovalPage:
+        """Return one page of those that wait, the first to expire first."""
+        page = await self._ledger.parked(run_id, offset=max(offset, 0), limit=min(limit, PAGE_MAX))
+        records = map(ApprovalRecord.model_validate_json, page.records)
+        in_order = sorted(records, key=lambda record: (record.expires_at, record.approval_id))
+        return ApprovalPage(page.now_ms, page.total, tuple(in_order))
+
+    async def record(self, approval_id: str) -> ApprovalRecord:
+        """Return one question in its state.
+
+        Raises:
+            ApprovalNotFound: There is none, or it is past its run's retention.
+        """
+        call = await self._call(approval_id)
+        return standing(call.fields, now_ms=await self._reader.now_ms())
+
+    async def question(self, approval_id: str) -> Question:
+        """Return one question with its run, to be decided.
+
+        Raises:
+            ApprovalNotFound, RunNotFound, PolicySnapshotCorrupt: As named.
+        """
+        call = await self._call(approval_id)
+        record = standing(call.fields, now_ms=await self._reader.now_ms())
+        return Question(await self._runs.context(call.run_id), call.fields, record)
+
+    async def arguments(self, fields: Mapping[str, str]) -> bytes:
+        """Return the arguments of a call as JSON.
+
+        Raises:
+            BlobMissing: They outlived their blob.
+        """
+        inline = fields.get("args", "")
+        return inline.encode() if inline else await self._blobs.get(fields["args_blob"])
+
+    async def watch(self) -> AsyncIterator[ApprovalRecord]:
+        """Yield what waits now, then each question as it is asked and as it ends."""
+        last, offset = await self._journal.last_change(), 0
+        while True:
+            page = await self.pending(run_id="", offset=offset, limit=PAGE_MAX)
+            for record in page.records:
+                yield record
+            offset += PAGE_MAX
+            if offset >= page.total:
+                break
+        async for run_id, key in self._journal.changes(after=last, kinds=CHANGING):
+            call = await self._reader.call(run_id, key)
+            if call is not None and "approval" in call.fields:
+                yield standing(call.fields, now_ms=await self._reader.now_ms())
+
+    async def _call(self, approval_id: str) -> StoredCall:
+        run_id, key = split_id(approval_id)
+        call = await self._reader.call(run_id, key)
+        if call is None:
+            raise ApprovalNotFound(
+                f"There is no approval {approval_id[:80]!r}. It is forgotten with its run; "
+                "`toolrail approvals list` shows those that wait."
+            )
+        return call

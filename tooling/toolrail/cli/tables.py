@@ -1,0 +1,86 @@
+"""Print what an operator asked for: a table for a person, JSON lines for a machine.
+
+Is: cells that cannot harm a terminal, ages in words, one form of JSON. Is not: what stands in them.
+Above: `queues.py`, `runs.py`, `run.py`, `dlq.py`, `workers.py`, `drain.py`. Below: rich.
+
+Names of tenants and tools come from outside: whatever stands in a cell is escaped, so that it
+cannot move the cursor, hide text or turn it around.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolrail_schemas import escape_text
+
+_PIPED_WIDTH = 2000
+"""Columns when nobody looks: no cell is cut or folded."""
+_STEPS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under their heads; on a terminal cells are folded to its width."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(escape_text(cell)) for cell in row))
+    _print(table)
+
+
+def print_fields(fields: Mapping[str, str]) -> None:
+    """Print names and values, one pair a line; a value of several lines keeps them."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        lines = map(escape_text, value.splitlines() or [""])
+        table.add_row(name, Text("\n".join(lines)))
+    _print(table)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on one line, in ASCII; dataclasses become objects."""
+    typer.echo(json.dumps(value, default=_plain, ensure_ascii=True, allow_nan=False))
+
+
+def print_note(text: str) -> None:
+    """Say something beside the answer, on standard error."""
+    typer.secho(escape_text(text), err=True, dim=True)
+
+
+def age_text(age_ms: int | None) -> str:
+    """Return how long something lasted, in its two largest units; "-" when it did not."""
+    if age_ms is None:
+        return "-"
+    age_s = max(0, age_ms) // 1000
+    for size, unit, small, rest in _STEPS:
+        if age_s >= size:
+            more = age_s % size // small
+            return f"{age_s // size} {unit} {more} {rest}" if more else f"{age_s // size} {unit}"
+    return f"{age_s} s"
+
+
+def since(now_ms: int, then_ms: int) -> str:
+    """Return how long ago an instant was, in words; "-" for an instant that is not known."""
+    return age_text(now_ms - then_ms if then_ms else None)
+
+
+def _print(table: Table) -> None:
+    is_seen = sys.stdout.isatty()
+    console = Console(width=None if is_seen else _PIPED_WIDTH)
+    with console.capture() as captured:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} is not printed")
