@@ -57,6 +57,17 @@ PROMISES: dict[str, Promise] = {
         text="An unknown outcome is not repeated without a person.",
         source="DESIGN 2",
     ),
+    "approval.edited-is-checked": Promise(
+        text="Arguments that a person edited are checked and judged like a model's; "
+        "both digests are journaled.",
+        source="DESIGN 2.3",
+    ),
+    "approval.by-the-right-person": Promise(
+        text="Only those whom the policy names decide, "
+        "and not about their own runs where it says so.",
+        source="ops 5.2; issue 3, bad input",
+        gaps="At the command line a person is who they say; identities come with the gateway.",
+    ),
     "budget.never-overshot": Promise(
         text="A budget is never overshot, however many calls race.",
         source="semantics 3.6",

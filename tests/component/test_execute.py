@@ -8,6 +8,7 @@ from tests.functions import ENDS, SENDS, FunctionExecutor, Gate, make_spec
 from tests.workers import WorkerBench
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.redis_io import command
+from toolrail.results import error_text
 from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import (
     ErrorClass,
@@ -326,3 +327,22 @@ async def test_a_forged_doorbell_is_dropped(bench: WorkerBench) -> None:
 
     assert bench.executor.started == []
     assert (await bench.calls.call("c1")).state == "queued"
+
+
+async def test_the_model_is_told_that_a_person_changed_its_arguments(bench: WorkerBench) -> None:
+    """In front of what the tool said, without what is secret; a failed call is told of too."""
+    fine = bench.add("demo.echo")
+    broken = bench.add("demo.broken", raises(ToolError("demo.no_luck", "no luck")))
+    await bench.start_worker()
+    told = await bench.run_call(fine, edited="1", args='{"password":"hunter2","text":"b"}')
+    failed = await bench.run_call(broken, "c2", edited="1")
+    plain = await bench.run_call(fine, "c3")
+
+    [notice, said] = [block.text for block in told.content if isinstance(block, TextBlock)]
+    assert notice == (
+        "A person changed the arguments of this call before approving it. "
+        'It ran with: password: «redacted»\ntext: "b"'
+    )
+    assert said == "b"
+    assert "A person changed" in error_text(failed)
+    assert plain.content == (TextBlock(text="hello"),)

@@ -42,13 +42,13 @@ class RunLookup:
             RunNotFound: No such run, or not a run id at all.
             PolicySnapshotCorrupt: Its policy is not what was stored.
         """
-        record = await self._reader.run(run_id) if is_run_id(run_id) else None
-        if record is None or "spec" not in record:
+        text = await self._reader.run_spec(run_id) if is_run_id(run_id) else None
+        if text is None:
             raise RunNotFound(
                 f"There is no run {run_id[:80]!r}. A run id is run_ and 26 letters and digits; "
                 "a run is forgotten after its retention."
             )
-        spec = RunSpec.model_validate_json(record["spec"])
+        spec = RunSpec.model_validate_json(text)
         return RunContext(run_id, spec, await self._policy(spec.policy_hash or ""))
 
     async def _policy(self, policy_hash: str) -> PolicySnapshot:

@@ -41,6 +41,10 @@ class LedgerReader:
         """Return the run's record, or None."""
         return await self._hash(self._keys.run(run_id)) or None
 
+    async def run_spec(self, run_id: str) -> str | None:
+        """Return what the run was opened with, as JSON, or None; its record may be a large hash."""
+        return cast("str | None", await self._ask("HGET", self._keys.run(run_id), "spec"))
+
     async def call(self, run_id: str, call_key: str) -> StoredCall | None:
         """Return the call's record, or None."""
         fields = await self._hash(self._keys.call(run_id, call_key))
