@@ -11,10 +11,10 @@ export UV_SYSTEM_CERTS := true
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench
+.PHONY: help demo test check format bench dashboards
 
 help:  ## show this
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(SYNCED)  ## a whole cluster on this machine and a scripted agent run through it
 	@$(BIN)/toolrail demo
@@ -36,6 +36,9 @@ format: $(SYNCED)  ## format the code and apply the safe fixes
 
 bench: $(SYNCED)  ## measure governed calls per second on this machine
 	@$(BIN)/python -m tests.bench
+
+dashboards: $(SYNCED)  ## write the Grafana dashboards anew
+	@$(BIN)/python compose/grafana/generate.py
 
 # The lock decides the versions. uv reads it; without uv on PATH it comes from the package index
 # into the same environment. Where the locked addresses cannot be reached (a company's mirror), pip
