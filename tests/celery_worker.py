@@ -86,6 +86,10 @@ class CeleryWorker:
         """Let gated doorbells finish."""
         (self._folder / "gate").touch()
 
+    def resume(self) -> None:
+        """End the pause that a doorbell began."""
+        (self._folder / "resume").touch()
+
     def fail_at_start(self) -> None:
         """Make the runtime's `start` raise."""
         (self._folder / "fail-start").touch()

@@ -43,6 +43,8 @@ class Deed(StrEnum):
     """Ask for the end of the worker."""
     STUCK = "6"
     """Ask for the end of the worker, and hold up the event loop for ever."""
+    PAUSES = "7"
+    """Pause the pool until the file `resume` exists; doorbells meanwhile are given back."""
 
 
 class FakeRuntime:
@@ -54,6 +56,7 @@ class FakeRuntime:
         self._sources = sources
         self._given_back: set[str] = set()
         self._running = 0
+        self._pause: asyncio.Task[None] | None = None
         self._events = (self._folder / "events").open("a", encoding="utf-8", buffering=1)
 
     async def start(self) -> None:
@@ -62,6 +65,8 @@ class FakeRuntime:
         self._note(f"start {','.join(self._sources)}")
 
     async def handle(self, doorbell: Doorbell) -> None:
+        if self._pause is not None and not self._pause.done():
+            raise DoorbellNotTaken
         if doorbell.call_key[0] == Deed.QUICK:
             return
         self._running += 1
@@ -86,12 +91,20 @@ class FakeRuntime:
                 raise DoorbellNotTaken
             case Deed.EXITS:
                 self._control.exit_worker("a doorbell asked for it")
+            case Deed.PAUSES:
+                self._pause = asyncio.get_running_loop().create_task(self._paused())
             case Deed.STUCK:
                 self._control.exit_worker("the loop is stuck")
                 while True:
                     pass
             case _:
                 return
+
+    async def _paused(self) -> None:
+        self._control.pause()
+        self._note("paused")
+        await await_until((self._folder / "resume").exists, "the resume", timeout_s=LONG_S)
+        self._control.resume()
 
     async def drain(self, grace_s: float) -> None:
         self._note("drain")
@@ -100,6 +113,8 @@ class FakeRuntime:
                 await await_until(lambda: not self._running, "the drain", timeout_s=LONG_S)
 
     async def stop(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
         self._note(f"stop {self._control.stats()}")
 
     def _note(self, event: str) -> None:

@@ -38,6 +38,7 @@ class FakeControl:
         self.doorbells = 0
         self.busy = 0
         self.reasons: list[str] = []
+        self.paused = False
 
     def stats(self) -> PoolStats:
         """Return the numbers."""
@@ -49,7 +50,16 @@ class FakeControl:
             invalid_doorbells=0,
             failed_handles=0,
             last_poll_at=None,
+            paused=self.paused,
         )
+
+    def pause(self) -> None:
+        """Note it; the bench goes on popping, as a pool does for a moment."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Note it."""
+        self.paused = False
 
     def exit_worker(self, reason: str) -> None:
         """Note the reason."""

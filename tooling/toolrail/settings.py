@@ -134,6 +134,8 @@ class Settings(BaseModel):
     """Lowest level that is written."""
     log_format: Literal["text", "json"] = "text"
     """Text for a person at a terminal, JSON lines for a collector."""
+    build: Annotated[str, Field(pattern=r"^[A-Za-z0-9._:+-]{0,64}$")] = ""
+    """Which build runs, such as a commit or an image tag, for operators who roll one out."""
     metrics_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """Address of this process that shows metrics and health. Everybody who reaches it may read."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = None

@@ -85,6 +85,10 @@ class DoorbellPool(Protocol):
         """Count a message that is no doorbell."""
         ...
 
+    def note_consumer(self, consumer: "DoorbellConsumer") -> None:
+        """Hear who takes messages, before it takes the first of a connection."""
+        ...
+
     def go_cold(self) -> None:
         """Stop waiting for running calls. Called in a signal handler: only sets a flag."""
         ...
@@ -243,6 +247,7 @@ class DoorbellConsumer(Consumer):
     """Celery's consumer without its chatter, and without its ways to die of a bad message."""
 
     connection_errors: tuple[type[Exception], ...]
+    task_consumer: object | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Celery's line for every received task says nothing that the ledger does not, and its
@@ -254,6 +259,7 @@ class DoorbellConsumer(Consumer):
         quiet = {"without_gossip": True, "without_mingle": True, "without_heartbeat": True}
         kwargs.update(task_events=False, worker_options={**options, **quiet})
         super().__init__(*args, **kwargs)
+        self._served = tuple(self.app.amqp.queues.consume_from)
         # What lets Celery reconnect; KeyError is in kombu's list, but in a handler it is a message
         # without a key.
         self._reconnecting = tuple(
@@ -274,6 +280,25 @@ class DoorbellConsumer(Consumer):
             ignore_errors(connection, connection.close)
             raise
         return connection
+
+    def register_with_event_loop(self, hub: Hub) -> None:
+        """Tell the pool, which may want no messages from this connection."""
+        super().register_with_event_loop(hub)
+        cast(DoorbellPool, self.pool).note_consumer(self)
+
+    def set_consuming(self, *, wanted: bool) -> None:
+        """Consume the queues of this worker, or none; hub thread.
+
+        Celery keeps it over reconnects. Messages that a last pop brings go back to their queue.
+        """
+        if self.task_consumer is None:
+            # Between two connections: the next one asks again.
+            return
+        for queue in self._served:
+            if not wanted:
+                self.cancel_task_queue(queue)
+            elif queue not in self.app.amqp.queues.consume_from:
+                self.add_task_queue(queue)
 
     def create_task_handler(self, promise: type[promise] = promise) -> Callable[[Message], None]:
         """Return Celery's handler, which no message can make raise."""

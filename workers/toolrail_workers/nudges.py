@@ -1,11 +1,12 @@
-"""Hear of cancelled calls at once, instead of at the next renewal.
+"""Hear of cancelled calls and of drains at once, instead of at the next round.
 
-Is: the reader of this worker's nudge stream. Is not: the truth of a cancel, which is a flag in
-the call's record. Above: `runtime.py`. Below: `renewals.py`, `redis_io`.
+Is: the reader of this worker's nudge stream. Is not: the truth of either, which is a flag in the
+call's record, or a key. Above: `runtime.py`. Below: `renewals.py`, `redis_io`.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError as RedisPyError
@@ -22,12 +23,30 @@ PAUSE_S = 1.0
 
 
 class Nudges:
-    """Cancel hints for one worker."""
+    """Hints for one worker."""
 
-    def __init__(self, blocking: Redis, *, keys: Keys, worker: str, renewals: Renewals) -> None:
+    def __init__(
+        self,
+        blocking: Redis,
+        *,
+        keys: Keys,
+        worker: str,
+        renewals: Renewals,
+        on_drain: Callable[[], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            blocking: A connection that may wait for entries.
+            keys: Of the cell.
+            worker: Id of this worker.
+            renewals: Told of cancelled calls.
+            on_drain: Called when a drain was asked for or undone.
+        """
         self._redis = blocking
         self._stream = keys.nudge(worker)
         self._renewals = renewals
+        self._on_drain = on_drain
 
     async def run(self) -> None:
         """Read for ever; a Redis that is away only makes cancels slower."""
@@ -43,4 +62,7 @@ class Nudges:
                 continue
             for _, entry_id, fields in entries:
                 last = entry_id
-                self._renewals.cancel(fields["run"], fields["call"])
+                if "drain" in fields:
+                    self._on_drain()
+                elif "call" in fields:
+                    self._renewals.cancel(fields["run"], fields["call"])

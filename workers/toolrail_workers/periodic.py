@@ -17,8 +17,19 @@ class Periodic:
     """One action, every `interval_s` and whenever it is woken."""
 
     def __init__(
-        self, name: str, action: Callable[[], Awaitable[None]], *, interval_s: float
+        self,
+        name: str,
+        action: Callable[[], Awaitable[None]],
+        *,
+        interval_s: float | Callable[[], float],
     ) -> None:
+        """Prepare.
+
+        Args:
+            name: First word of its events in the log.
+            action: What is done.
+            interval_s: The rest between two rounds; a function is asked before each rest.
+        """
         self.name = name
         self._action = action
         self._interval_s = interval_s
@@ -42,8 +53,9 @@ class Periodic:
             await self._rest()
 
     async def _rest(self) -> None:
+        interval_s = self._interval_s
         try:
-            async with asyncio.timeout(self._interval_s):
+            async with asyncio.timeout(interval_s() if callable(interval_s) else interval_s):
                 await self._woken.wait()
         except TimeoutError:
             pass

@@ -114,6 +114,8 @@ class AsyncioPool(_celery.BasePool):
         self._news = threading.Event()
         self._cold = False
         self._ended = False
+        self._paused = False
+        self._consumer: _celery.DoorbellConsumer | None = None
         self._counts = dict.fromkeys(("doorbells", "invalid", "failed"), 0)
         self._runtime: RuntimePort | None = None
         self._thread = LoopThread("toolrail-loop")
@@ -149,6 +151,29 @@ class AsyncioPool(_celery.BasePool):
     def register_with_event_loop(self, loop: _celery.Hub) -> None:
         """Remember the hub; Celery calls this on every connection anew."""
         self._hub = loop
+
+    def note_consumer(self, consumer: _celery.DoorbellConsumer) -> None:
+        """Hear who takes messages from the broker; hub thread, on every connection anew."""
+        self._consumer = consumer
+        self._obey_pause()
+
+    def pause(self) -> None:
+        """Take no more doorbells until `resume`; any thread."""
+        self._set_paused(paused=True)
+
+    def resume(self) -> None:
+        """Take doorbells again; any thread."""
+        self._set_paused(paused=False)
+
+    def _set_paused(self, *, paused: bool) -> None:
+        self._paused = paused
+        if self._hub is not None:
+            self._hub.call_soon(self._obey_pause)
+
+    def _obey_pause(self) -> None:
+        """Make the consumer do what was asked for last; hub thread."""
+        if self._consumer is not None:
+            self._consumer.set_consuming(wanted=not self._paused)
 
     def on_apply(  # type: ignore[override]  # the stub has (*args, **kwargs) -> None
         self,
@@ -349,6 +374,7 @@ class AsyncioPool(_celery.BasePool):
             invalid_doorbells=self._counts["invalid"] + transport.METER.invalid,
             failed_handles=self._counts["failed"],
             last_poll_at=transport.METER.last_reply_at,
+            paused=self._paused,
         )
 
     def exit_worker(self, reason: str) -> None:

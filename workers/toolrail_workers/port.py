@@ -14,7 +14,7 @@ from toolrail_schemas import Doorbell
 
 
 class DoorbellNotTaken(Exception):
-    """Raised by `handle` while draining: this doorbell belongs to another worker."""
+    """Raised by `handle` while no calls are claimed: this doorbell belongs to another worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,8 @@ class PoolStats:
     last_poll_at: float | None
     """When the broker last answered a pop, with or without doorbells, on the clock of
     `time.monotonic()`. None before the first answer and with kombu's own transports."""
+    paused: bool
+    """Whether it takes no doorbells, because `pause` was called."""
 
 
 class PoolControl(Protocol):
@@ -43,6 +45,18 @@ class PoolControl(Protocol):
 
     def stats(self) -> PoolStats:
         """Return the numbers of this moment."""
+        ...
+
+    def pause(self) -> None:
+        """Take no more doorbells, until `resume`; also on connections that are made meanwhile.
+
+        Returns before it is so: doorbells that are on their way still come, and go back to their
+        queue when the runtime does not take them.
+        """
+        ...
+
+    def resume(self) -> None:
+        """Take doorbells again."""
         ...
 
     def exit_worker(self, reason: str) -> None:
@@ -65,7 +79,7 @@ class RuntimePort(Protocol):
         """Return when the call needs nothing more from this delivery; the doorbell is then gone.
 
         Raises nothing, except:
-            DoorbellNotTaken: The worker is draining; the doorbell goes back to its queue.
+            DoorbellNotTaken: The worker claims no calls; the doorbell goes back to its queue.
             asyncio.CancelledError: The worker ends now.
         """
         ...

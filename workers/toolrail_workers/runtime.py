@@ -16,15 +16,18 @@ from contextlib import AsyncExitStack
 from redis.asyncio import Redis
 
 from toolrail.errors import ToolrailError
+from toolrail.fleet import Fleet
 from toolrail.keys import Keys
 from toolrail.redis_io import check_version, connect
 from toolrail.settings import Settings
 from toolrail_schemas import Doorbell
 from toolrail_workers.assembly import USUAL, Assembly, Tuning, assemble, is_foreign
+from toolrail_workers.duty import Duty
 from toolrail_workers.executor import Executor
 from toolrail_workers.nudges import Nudges
 from toolrail_workers.periodic import Periodic
 from toolrail_workers.port import DoorbellNotTaken, PoolControl
+from toolrail_workers.presence import Identity
 from toolrail_workers.running import StopReason
 from toolrail_workers.watchdog import LagWatch, StallWatch, queue_lengths
 
@@ -83,8 +86,9 @@ class WorkerRuntime:
         self._busy = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._is_draining = False
+        self._is_ending = False
         self._made: Assembly | None = None
+        self._duty: Duty | None = None
 
     @property
     def waiting_bytes(self) -> int:
@@ -111,27 +115,37 @@ class WorkerRuntime:
             tuning=self._tuning,
         )
         self._closing.push_async_callback(made.doorbell.close)
-        announcing = Periodic("announce", made.announcer.announce, interval_s=settings.announce_s)
+        duty = self._duty = self._create_duty(made, redis)
+        self._closing.push_async_callback(duty.presence.withdraw)
 
         def on_change() -> None:
             made.parts.specs.note_change()
-            announcing.wake()
+            duty.announce_soon()
 
         made.parts.specs.start()
         for executor in made.executors.values():
             self._closing.push_async_callback(_stop_executor, executor)
             await executor.start(on_change)
-        await made.announcer.announce()
-        keys = Keys(settings.key_prefix)
-        nudges = Nudges(blocking, keys=keys, worker=self.worker, renewals=made.parts.renewals)
-        self._spawn("announce", announcing.run())
-        self._spawn("renew", made.parts.renewals.run())
-        self._spawn("leases", made.parts.renewals.watch())
-        self._spawn("nudges", nudges.run())
-        reaping = Periodic("reaper", made.reaper.tick, interval_s=settings.reaper_interval_s)
-        self._spawn("reaper", reaping.run())
-        self._watch(redis, keys)
+        await duty.begin()
+        self._begin_loops(made, duty, blocking)
         log.info("worker.started", extra={"worker": self.worker, "sources": self._sources})
+
+    def _begin_loops(self, made: Assembly, duty: Duty, blocking: Redis) -> None:
+        settings, renewals = self._settings, made.parts.renewals
+        nudges = Nudges(
+            blocking,
+            keys=Keys(settings.key_prefix),
+            worker=self.worker,
+            renewals=renewals,
+            on_drain=duty.look_soon,
+        )
+        reaping = Periodic("reaper", made.reaper.tick, interval_s=settings.reaper_interval_s)
+        for name, loop in duty.loops().items():
+            self._spawn(name, loop.run())
+        self._spawn("renew", renewals.run())
+        self._spawn("leases", renewals.watch())
+        self._spawn("nudges", nudges.run())
+        self._spawn("reaper", reaping.run())
 
     def _connect(self, *, blocking: bool) -> Redis:
         redis = connect(
@@ -143,7 +157,24 @@ class WorkerRuntime:
         self._closing.push_async_callback(redis.aclose)
         return redis
 
-    def _watch(self, redis: Redis, keys: Keys) -> None:
+    def _create_duty(self, made: Assembly, redis: Redis) -> Duty:
+        settings = self._settings
+        lag, stall = self._watch(redis, Keys(settings.key_prefix))
+        return Duty(
+            Fleet(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s),
+            Identity(
+                worker=self.worker,
+                sources=self._sources,
+                build=settings.build,
+                every_s=settings.announce_s,
+            ),
+            announcer=made.announcer,
+            control=self._control,
+            lag=lag,
+            stall=stall,
+        )
+
+    def _watch(self, redis: Redis, keys: Keys) -> tuple[LagWatch, StallWatch]:
         settings = self._settings
         lag = LagWatch(settings.loop_lag_limit_s)
         lag.start()
@@ -157,6 +188,7 @@ class WorkerRuntime:
         )
         check_s = min(STALL_CHECK_S, settings.watchdog_s / 4)
         self._spawn("watchdog", Periodic("watchdog", stall.check, interval_s=check_s).run())
+        return lag, stall
 
     def _spawn(self, name: str, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"toolrail-{name}")
@@ -165,7 +197,7 @@ class WorkerRuntime:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if task.cancelled() or self._is_draining:
+        if task.cancelled() or self._is_ending:
             return
         # These loops end only by a defect; a worker without one of them is not a worker.
         log.critical(
@@ -179,7 +211,7 @@ class WorkerRuntime:
         Raises:
             DoorbellNotTaken: The worker is draining.
         """
-        if self._is_draining or self._made is None:
+        if self._made is None or self._duty is None or self._duty.is_draining:
             raise DoorbellNotTaken
         if not doorbell.verify(self._secret):
             # Whoever wrote it does not have the secret; the ledger would not know the call either.
@@ -205,7 +237,7 @@ class WorkerRuntime:
         A call that is cut off is queued again at once when its tool may run twice; any other ends
         as `tool.outcome_unknown`, because nobody can say how far it came.
         """
-        self._is_draining = True
+        self._end_duty()
         if self._made is None:
             return
         loop = asyncio.get_running_loop()
@@ -216,6 +248,11 @@ class WorkerRuntime:
         log.warning("worker.cuts_calls", extra={"worker": self.worker, "running": self._busy})
         self._made.parts.renewals.stop_all(StopReason.SHUTDOWN)
         await self._is_idle_within(CUT_S)
+
+    def _end_duty(self) -> None:
+        self._is_ending = True
+        if self._duty is not None:
+            self._duty.end()
 
     async def _hand_over_duties(self, made: Assembly) -> None:
         for task in list(self._tasks):
@@ -239,7 +276,7 @@ class WorkerRuntime:
 
     async def stop(self) -> None:
         """Close executors, loops and connections, also after a start that failed."""
-        self._is_draining = True
+        self._end_duty()
         if self._made is not None:
             self._made.parts.renewals.stop_all(StopReason.SHUTDOWN)
         for task in list(self._tasks):

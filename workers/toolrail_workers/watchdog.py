@@ -56,6 +56,15 @@ class StallWatch:
         self._deadline_s = deadline_s
         self._taken = -1
         self._stalled_at: float | None = None
+        self._progress_at = time.monotonic()
+
+    @property
+    def progress_at(self) -> float:
+        """When a doorbell was last taken, or none was there to take, by `time.monotonic()`.
+
+        Stands still while the worker is full: how long that is, its slots say.
+        """
+        return max(self._progress_at, self._control.stats().last_poll_at or 0.0)
 
     async def check(self) -> None:
         """Ask for the end of a worker that has stood still for too long.
@@ -67,7 +76,11 @@ class StallWatch:
         taken = stats.doorbells + stats.invalid_doorbells
         moved, self._taken = taken != self._taken, taken
         stalled_at, self._stalled_at = self._stalled_at, None
-        if moved or stats.busy >= stats.slots or not await self._is_waiting():
+        if stats.busy >= stats.slots and not moved:
+            return
+        # One that takes nothing on order does all that is asked of it.
+        if moved or stats.paused or not await self._is_waiting():
+            self._progress_at = time.monotonic()
             return
         now = asyncio.get_running_loop().time()
         self._stalled_at = now if stalled_at is None else stalled_at
@@ -101,10 +114,25 @@ class LagWatch:
     the process goes, its leases run out, and the calls are settled by the reaper.
     """
 
-    def __init__(self, limit_s: float, *, on_stuck: Callable[[float], None] | None = None) -> None:
+    def __init__(
+        self,
+        limit_s: float,
+        *,
+        on_stuck: Callable[[float], None] | None = None,
+        on_lag: Callable[[float], object] | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            limit_s: How long the loop may stand still.
+            on_stuck: Called on the watching thread, with seconds; None ends the process.
+            on_lag: Called on the loop, at each beat, with the seconds it came late.
+        """
         self._limit_s = limit_s
         self._on_stuck = on_stuck or _exit_now
-        self._beat_at = time.monotonic()
+        self._on_lag = on_lag
+        self._worst_s = 0.0
+        self._due_at = self._beat_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = threading.Event()
@@ -113,6 +141,7 @@ class LagWatch:
     def start(self) -> None:
         """Watch the running loop from now on."""
         self._loop = asyncio.get_running_loop()
+        self._due_at = time.monotonic()
         self._beat()
         self._thread.start()
 
@@ -122,8 +151,22 @@ class LagWatch:
         if self._timer is not None:
             self._timer.cancel()
 
+    def behind_s(self) -> float:
+        """Return how late the loop is at this moment; 0 while it keeps up. Any thread."""
+        return max(0.0, time.monotonic() - self._due_at)
+
+    def take_worst_s(self) -> float:
+        """Return the longest delay of the loop since the last time this was asked."""
+        worst_s, self._worst_s = max(self._worst_s, self.behind_s()), 0.0
+        return worst_s
+
     def _beat(self) -> None:
-        self._beat_at = time.monotonic()
+        now = time.monotonic()
+        lag_s = max(0.0, now - self._due_at)
+        self._worst_s = max(self._worst_s, lag_s)
+        if self._on_lag is not None:
+            self._on_lag(lag_s)
+        self._beat_at, self._due_at = now, now + BEAT_S
         if self._loop is not None and not self._stopped.is_set():
             self._timer = self._loop.call_later(BEAT_S, self._beat)
 
