@@ -3,10 +3,10 @@
 import itertools
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from tests.sources import ROOT, read
 from toolrail.ledger.records import Outcome
 from toolrail.ledger.scripts import NAMES
 from toolrail.metrics import labels
@@ -18,6 +18,8 @@ from toolrail_schemas.lifecycle import TERMINAL_STATES, CallState
 RESERVED_LAST_WORDS = {"count", "sum", "bucket", "info", "ms", "s", "histogram", "gauge", "counter"}
 PARTS_OF_A_HISTOGRAM = ("_bucket", "_count", "_sum")
 PRIVATE = {"tenant", "user", "run", "run_id", "call", "call_id", "session", "session_id", "url"}
+
+PRELUDE = read(ROOT / "tooling/toolrail/ledger/lua/_prelude.lua")
 
 each_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 
@@ -85,14 +87,30 @@ def test_the_labels_have_the_words_of_the_ledger() -> None:
     assert set(labels.OPERATION.values) == {*NAMES, labels.OTHER}
 
 
+def test_the_scripts_count_into_the_buckets_of_the_catalogue() -> None:
+    """The edges stand in the prelude in milliseconds; an edge of one only would lose counts."""
+    tables = re.findall(r"edge_of\(\{([\d, \n]+)\}", PRELUDE)
+    in_scripts = {tuple(int(edge) / 1000 for edge in table.split(",")) for table in tables}
+
+    assert in_scripts == {
+        metric.buckets for metric in METRICS if metric.producer == "ledger" and metric.buckets
+    }
+
+
+def test_the_scripts_keep_as_many_places_as_the_labels_say() -> None:
+    """One number, in two languages."""
+    said = f"local TOOLS_MAX, RULES_MAX, NAME_BYTES = {labels.TOOLS_MAX}, {labels.RULES_MAX}, "
+
+    assert said in PRELUDE
+
+
 def test_metrics_are_made_in_the_catalogue_only() -> None:
     """Whoever makes a metric elsewhere would slip past all of these tests."""
-    root = Path(__file__).parents[2]
     name = re.compile(r"[\"']toolrail_[a-z_]+_(total|seconds|bytes|info)[\"']")
     strays = [
-        str(file.relative_to(root))
+        str(file.relative_to(ROOT))
         for folder in ("schemas", "tooling", "workers")
-        for file in (root / folder).rglob("*.py")
+        for file in (ROOT / folder).rglob("*.py")
         if file.name != "catalogue.py" and name.search(file.read_text(encoding="utf-8"))
     ]
 

@@ -18,6 +18,8 @@ PERMANENT: tuple[str, ...] = (
     "dead_letters",
     "rings",
     "totals",
+    "totals:tools",
+    "totals:rules",
     "registry:version",
     "builtin",
     "mcp",
@@ -195,6 +197,16 @@ class Keys:
     def totals(self) -> str:
         """The hash of fleet counters."""
         return f"{self.prefix}totals"
+
+    @property
+    def totals_tools(self) -> str:
+        """The hash of counters by tool, with a bounded number of names."""
+        return f"{self.prefix}totals:tools"
+
+    @property
+    def totals_rules(self) -> str:
+        """The hash of denials by layer and rule, with a bounded number of names."""
+        return f"{self.prefix}totals:rules"
 
     @property
     def reaper_leader(self) -> str:

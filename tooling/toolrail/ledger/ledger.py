@@ -52,10 +52,12 @@ RENEWALS = {"1": Renewal.KEPT, "0": Renewal.LOST, "2": Renewal.CANCEL}
 
 
 class Ledger:
-    """All writes to runs and calls."""
+    """All writes to runs and calls; for `measured` see `script_text`."""
 
-    def __init__(self, redis: Redis, *, prefix: str, deadline_s: float) -> None:
-        self._scripts = Scripts(redis, prefix=prefix)
+    def __init__(
+        self, redis: Redis, *, prefix: str, deadline_s: float, measured: bool = True
+    ) -> None:
+        self._scripts = Scripts(redis, prefix=prefix, measured=measured)
         self._deadline_s = deadline_s
 
     async def open_run(

@@ -32,24 +32,36 @@ NAMES = (
 SHEBANG = "#!lua"
 
 
-def script_text(name: str) -> str:
-    """Return one script with the shared prelude under its own first line."""
+MEASURED = "local MEASURED = true\n"
+
+
+def script_text(name: str, *, measured: bool = True) -> str:
+    """Return one script with the shared prelude under its own first line.
+
+    Args:
+        name: One of `NAMES`.
+        measured: Count what only the exporter wants, beyond the books that must balance.
+    """
     folder = resources.files("toolrail.ledger").joinpath("lua")
     prelude = folder.joinpath("_prelude.lua").read_text(encoding="utf-8")
     first, rest = folder.joinpath(f"{name}.lua").read_text(encoding="utf-8").split("\n", 1)
     if not first.startswith(SHEBANG):
         raise ValueError(f"{name}.lua must start with {SHEBANG}")
+    if prelude.count(MEASURED) != 1:
+        raise ValueError(f"_prelude.lua must say {MEASURED!r} once")
+    if not measured:
+        prelude = prelude.replace(MEASURED, MEASURED.replace("true", "false"))
     return f"{first}\n{prelude}\n{rest}"
 
 
 class Scripts:
     """The ledger's scripts on one Redis."""
 
-    def __init__(self, redis: Redis, *, prefix: str) -> None:
+    def __init__(self, redis: Redis, *, prefix: str, measured: bool = True) -> None:
         self._redis = redis
         self._prefix = prefix
         self._round_trips = RoundTrips(redis)
-        self._texts = {name: script_text(name) for name in NAMES}
+        self._texts = {name: script_text(name, measured=measured) for name in NAMES}
         self._sha1 = {
             name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
             for name, text in self._texts.items()

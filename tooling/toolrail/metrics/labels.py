@@ -45,9 +45,9 @@ SOURCES = (*QUEUES, NOBODY)
 OTHER = "_other"
 """Stands for all values that have no place of their own."""
 TOOLS_MAX = 500
-"""Tools with a label of their own, over all sources. Held by the ledger, for ever the same ones."""
-RULES_MAX = 200
-"""Rules with a label of their own; plan nodes come with runs, so nobody else bounds them."""
+"""Tools with a label of their own, over all sources; the ledger gives it to them, for good."""
+RULES_MAX = 100
+"""Rules of one layer with a label of their own; plan nodes come with runs, unbounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ DECISION = Label(
     "decision", ("approved", "denied", "expired", "cancelled", "superseded", "remembered")
 )
 LAYER = Label("layer", (*Layer, NOBODY))
-RULE = Label("rule", bound=f"rules of policies, {RULES_MAX} of them, then {OTHER}")
+RULE = Label("rule", bound=f"rules of policies, {RULES_MAX} of a layer, then {OTHER}")
 CAP = Label("cap", ("run", "turn"))
 STREAM = Label("stream", ("journal",))
 REJECTION = Label(

@@ -1,7 +1,7 @@
 -- What every ledger script shares; the loader puts it before each of them.
 --
--- Is: time, journal append, budget units, closing a call, ending a run. Is not: any decision of
--- policy.
+-- Is: time, totals, journal append, budget units, closing a call, ending a run. Is not: any
+-- decision of policy.
 --
 -- Signature of every script: ARGV[1] prefix, ARGV[2] run_id, then its own arguments.
 -- No script takes KEYS: a cell is one primary (DESIGN 2.1), so keys are spelled here, once.
@@ -27,6 +27,8 @@
 -- {prefix}dead_letters               zset    permanent                  run|call -> when, ms
 -- {prefix}rings                      string  permanent                  counter of doorbells rung
 -- {prefix}totals                     hash    permanent                  fleet counters
+-- {prefix}totals:tools               hash    permanent, bounded         counters by tool
+-- {prefix}totals:rules               hash    permanent, bounded         denials by layer and rule
 -- {prefix}{queue}                    list    permanent                  doorbells (kombu's list)
 
 local P, RUN_ID = ARGV[1], ARGV[2]
@@ -43,6 +45,100 @@ local TERMINAL = { completed = true, failed = true, denied = true }
 
 local function count(field, by)
   redis.call('HINCRBY', P .. 'totals', field, by)
+end
+
+-- Facts for the exporter, beyond the books that must balance; the loader can leave them out.
+local MEASURED = true
+-- So many names get a place of their own, once and for ever: a counter that moved would jump.
+local TOOLS_MAX, RULES_MAX, NAME_BYTES = 500, 100, 256
+
+-- The first edge, in ms, that holds a duration; the edges are those of `metrics/buckets.py`.
+local function edge_of(edges, ms)
+  for i = 1, #edges do
+    if ms <= edges[i] then return edges[i] end
+  end
+  return 'inf'
+end
+
+local function duration_edge(ms)
+  return edge_of({ 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 120000,
+    300000 }, ms)
+end
+
+-- From a moment of the record to now, in whole ms; a clock that was set back makes it 0.
+local function since(moment_ms)
+  return math.max(NOW - (tonumber(moment_ms) or NOW), 0)
+end
+
+-- Count one duration, and add it to the sum.
+local function observe(name, edge, labels, ms)
+  count(name .. ':' .. edge .. ':' .. labels, 1)
+  count(name .. ':ms:' .. labels, ms)
+end
+
+-- The attempt waited in its queue until now.
+local function count_wait(call)
+  if not MEASURED then return end
+  local ms = since(call.queued_ms)
+  observe('wait', edge_of({ 5, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 120000,
+    300000, 600000, 1800000 }, ms), call.queue, ms)
+end
+
+-- What became of a call that needs approval: asked | approved | denied | expired | cancelled
+-- | superseded | remembered. All but the first and the last end a wait, now.
+local function count_approval(call, decision)
+  if not MEASURED then return end
+  count('approval:' .. call.queue .. ':' .. decision, 1)
+  if decision == 'asked' or decision == 'remembered' then return end
+  local ms = since(call.accepted_ms)
+  observe('decided', edge_of({ 5000, 15000, 30000, 60000, 120000, 300000, 600000, 1800000,
+    3600000, 14400000, 43200000, 86400000 }, ms), call.queue, ms)
+end
+
+-- Count one under a name if that has, or now gets, one of the `most` places that the field `names`
+-- of the hash counts; under `_other` if not. Returns the name that was counted under.
+local function count_named(key, head, group, name, names, most)
+  local field = head .. group .. ':' .. name
+  if redis.call('HINCRBY', key, field, 1) > 1 or name == '_other' then return name end
+  local mark = 'name:' .. group .. ':' .. name
+  if redis.call('HEXISTS', key, mark) == 1 then return name end
+  if #name <= NAME_BYTES and tonumber(redis.call('HGET', key, names) or 0) < most then
+    redis.call('HINCRBY', key, names, 1)
+    redis.call('HSET', key, mark, NOW)
+    return name
+  end
+  redis.call('HDEL', key, field)
+  redis.call('HINCRBY', key, head .. group .. ':_other', 1)
+  return '_other'
+end
+
+local function count_denial(payload)
+  if not MEASURED then return end
+  -- An error here would leave half a transition, so nothing in a count may raise one.
+  local is_json, told = pcall(cjson.decode, payload)
+  if not is_json or type(told) ~= 'table' or told.denied_by ~= 'policy' then return end
+  local layer = type(told.layer) == 'string' and told.layer or 'none'
+  local rule = type(told.rule) == 'string' and told.rule or 'none'
+  count_named(P .. 'totals:rules', 'denied:', layer, rule, 'names:' .. layer, RULES_MAX)
+end
+
+-- The call, still in the state it is leaving, has its outcome now; `ran_ms` if a worker ran it
+-- to its end. Time that a person took to decide is left out.
+local function count_finish(call, outcome, error_code)
+  if not MEASURED then return end
+  local decided = call.approval_state == 'approved'
+  local ms = since(decided and call.decided_ms or call.accepted_ms)
+  if call.state == 'awaiting_approval' then ms = 0 end
+  observe('took', duration_edge(ms), call.queue .. ':' .. outcome, ms)
+  -- A tool that no dispatcher knows (queue `none`) is a name that a model made up.
+  local tool, ran = call.queue == 'none' and '_other' or call.tool, call.ran_ms
+  local head = 'ran:' .. (ran and duration_edge(ran) or 'never') .. ':' .. outcome .. ':'
+  local key = P .. 'totals:tools'
+  tool = count_named(key, head, call.queue, tool, 'names', TOOLS_MAX)
+  if ran then redis.call('HINCRBY', key, 'ran:ms::' .. call.queue .. ':' .. tool, ran) end
+  if outcome == 'over_budget' then
+    count('over_budget:' .. (error_code == 'tool.turn_budget_exhausted' and 'turn' or 'run'), 1)
+  end
 end
 
 -- A hash read as a table; absent fields are false.
@@ -64,7 +160,7 @@ local function read_call(call_key)
   local c = read(call_hash(call_key), 'state', 'attempt', 'fence', 'nonce', 'worker', 'cancel',
     'queue', 'tool', 'turn', 'call_id', 'client', 'digest', 'result_sha256', 'queued_ms',
     'started_ms', 'deadline_ms', 'timeout_ms', 'policy_hash', 'reserved', 'approval_state',
-    'approval_expires_ms', 'args_sha256', 'patience_ms', 'control')
+    'approval_expires_ms', 'args_sha256', 'patience_ms', 'control', 'accepted_ms', 'decided_ms')
   c.key = call_key
   c.hash = call_hash(call_key)
   c.member = RUN_ID .. '|' .. call_key
@@ -110,6 +206,11 @@ local function append_listed(first, n, actor, call)
     local event_id = call.key .. '.' .. call.attempt .. '.' .. ARGV[at] .. '.' .. i
     seq, why = append(ARGV[at], ARGV[at + 1], actor, event_id, ARGV[at + 2], call)
     if not seq then return nil, why end
+  end
+  for at = first, first + 3 * (n - 1), 3 do
+    if ARGV[at] == 'tool_call_denied' then count_denial(ARGV[at + 2]) end
+    -- A person's approval is appended alone; in a list it is one that the run remembered.
+    if ARGV[at] == 'tool_call_approved' then count_approval(call, 'remembered') end
   end
   return seq
 end
@@ -218,6 +319,7 @@ local function settle(run, call, state, outcome, error_class, error_code, inbox_
   if was == 'awaiting_approval' then redis.call('ZREM', P .. 'approvals', call.member) end
   if was ~= 'requested' then count('open:' .. call.queue .. ':' .. was, -1) end
   count('finished:' .. call.queue .. ':' .. outcome, 1)
+  count_finish(call, outcome, error_code)
   redis.call('HDEL', RUN, 'id:' .. call.call_id)
   if run.finishing == call.key then redis.call('HDEL', RUN, 'finishing') end
   local inbox = P .. 'inbox:' .. call.client

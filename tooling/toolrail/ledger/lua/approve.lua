@@ -47,6 +47,7 @@ end
 if ARGV[10] ~= '' then redis.call('HSET', RUN, ARGV[10], ARGV[11]) end
 if call.control == '1' then redis.call('HSET', RUN, 'finishing', call.key) end
 redis.call('ZREM', P .. 'approvals', call.member)
+count_approval(call, 'approved')
 count('open:' .. call.queue .. ':awaiting_approval', -1)
 count('open:' .. call.queue .. ':queued', 1)
 -- A person's thinking does not use up the call's patience.

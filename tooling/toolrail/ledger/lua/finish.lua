@@ -12,7 +12,8 @@
 -- Returns {OK, seq} | {DUP} (the same result again) | {LATE, state} | {REFUSED, state}
 --       | {NO_CALL} | {JOURNAL_FAILED, why}: the call is closed all the same, with that code.
 -- keys: run (rw), call (rw), run:journal (w), run:open (w), leases (w), deadlines (w),
---       approvals (w), queued:{queue} (w), dead_letters (w), inbox (w), journal:all (w), totals (w)
+--       approvals (w), queued:{queue} (w), dead_letters (w), inbox (w), journal:all (w), totals (w),
+--       totals:tools (w), totals:rules (w)
 
 local run, call, guard = read_run(), read_call(ARGV[3]), ARGV[4]
 if not call.state then return { 'NO_CALL' } end
@@ -87,6 +88,10 @@ end
 if error_code == 'tool.outcome_unknown' then
   redis.call('HSET', RUN, unknown_field(call.tool, call.args_sha256), call.key)
 end
+if call.state == 'awaiting_approval' then
+  count_approval(call, ARGV[17] ~= '' and ARGV[17] or 'cancelled')
+end
+if guard == 'running' then call.ran_ms = since(call.started_ms) end
 settle(run, call, state, outcome, error_class, error_code, inbox_result)
 if ARGV[17] == 'denied' then drift(run, 'denied') end
 if ARGV[15] ~= '' then begin_end(run, ARGV[15], ARGV[16]) end
