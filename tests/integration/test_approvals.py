@@ -239,6 +239,8 @@ async def test_a_strong_layer_is_asked_each_time(ruled: Cell) -> None:
 
     with pytest.raises(ApprovalRefused, match="platform wants to be asked each"):
         await run.approve(ticket, by="ann", scope="run")
+    with pytest.raises(ApprovalRefused, match="matter of policy"):
+        await run.approve(ticket, by="ann", scope="always")
     with pytest.raises(ApprovalRefused, match="no scope"):
         await run.approve(ticket, by="ann", scope="always-and-ever")
 

@@ -11,6 +11,7 @@ from tests.policies import ext, flags, mcp, native, refusals, write
 from tests.sources import ROOT
 from toolrail.policy.layers import ProfileLayer
 from toolrail.policy.load import load_policy
+from toolrail_schemas import Source
 
 
 def example() -> str:
@@ -39,3 +40,16 @@ def test_the_example_shows_everything_a_profile_can_say() -> None:
     shown = set(re.findall(r"^\[*([a-z_]+)", example(), flags=re.MULTILINE))
 
     assert set(ProfileLayer.model_fields) - {"name"} <= shown
+
+
+def test_the_lines_about_approvers_are_a_platform_layer(tmp_path: Path) -> None:
+    """They say what the comments beside them say."""
+    text = (ROOT / "tooling/toolrail/policy/README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"\n    (\[approvals\]\n(?:    .*\n)+)", text)
+    write(tmp_path, {"profiles/coder.toml": example(), "platform.toml": block})
+    rules = load_policy(tmp_path).snapshot(profile="coder").layers.platform.approvals
+
+    assert rules.why_not("ana", run_user=None) is None
+    assert rules.why_not("ben@ops.example.com", run_user=None) is None
+    assert "of their own" in (rules.why_not("ana", run_user="ana") or "")
+    assert rules.expires_s[Source.MCP] == 120

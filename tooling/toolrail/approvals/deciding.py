@@ -152,6 +152,11 @@ def wanted(
         ApprovalRefused: The scope is not offered, or the edited arguments are no JSON object.
     """
     record = question.record
+    if scope is ApprovalScope.ALWAYS:
+        raise ApprovalRefused(
+            "An approval for always is a matter of policy: waive the tool in users/<user>.toml. "
+            f"Approve this call with scope once or run. {_STILL_OPEN}"
+        )
     if scope not in record.scopes:
         asking = ", ".join(layer.value for layer in record.layers) or "the tool"
         raise ApprovalRefused(
