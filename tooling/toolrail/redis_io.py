@@ -144,6 +144,39 @@ async def retrying(action: Callable[[], Awaitable[T]], *, deadline_s: float) -> 
         wait_s = min(wait_s * 2, BACKOFF_CAP_S)
 
 
+Away = Callable[[RedisUnavailable | None], None]
+"""Told that Redis is away, with the error, and None when it answers again."""
+
+
+async def outlasting(
+    action: Callable[[], Awaitable[T]], *, deadline_s: float, away: Away | None
+) -> T:
+    """Return what `action` returns, however long Redis is away; for what has no end of its own.
+
+    Args:
+        action: As for `retrying`.
+        deadline_s: After so long `away` is told; then again and again.
+        away: None raises instead, as `retrying` does.
+
+    Raises:
+        RedisUnavailable: Still away at the deadline, and nobody wants to be told.
+        AdmissionClosed, RedisError: As `retrying`.
+    """
+    was_away = False
+    while True:
+        try:
+            result = await retrying(action, deadline_s=deadline_s)
+        except RedisUnavailable as error:
+            if away is None:
+                raise
+            was_away = True
+            away(error)
+            continue
+        if was_away and away is not None:
+            away(None)
+        return result
+
+
 def _unavailable(error: Exception) -> str:
     return f"{RedisUnavailable.default_message()} Last error: {type(error).__name__}: {error}"
 

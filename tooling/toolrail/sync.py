@@ -175,6 +175,28 @@ class Approvals:
         """Return the whole arguments, nothing redacted."""
         return self._portal.call(self._approvals.arguments, approval_id)
 
+    def ids(self) -> list[str]:
+        """Return the ids of all questions that wait."""
+        return self._portal.call(self._approvals.ids)
+
+    def lately(self) -> list[str]:
+        """Return the ids of questions asked lately, decided or not."""
+        return self._portal.call(self._approvals.lately)
+
+    def now_ms(self) -> int:
+        """Return the time by the clock of Redis."""
+        return self._portal.call(self._approvals.now_ms)
+
+    def redacted(
+        self, approval_id: str, arguments: JsonObject | None = None
+    ) -> dict[str, JsonValue]:
+        """Return whole arguments as somebody may see them who does not own the call."""
+        return self._portal.call(self._approvals.redacted, approval_id, arguments)
+
+    def check_decider(self, approval_id: str, *, by: str) -> None:
+        """This person may decide."""
+        self._portal.call(partial(self._approvals.check_decider, approval_id, by=by))
+
     def approve(
         self,
         approval_id: str,

@@ -4,7 +4,7 @@ Is: the API that client, CLI and gateway share. Is not: what a decision needs (`
 Above: client, CLI, gateway. Below: `deciding.py`, `listing.py`, the ledger.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import cast
 
 import orjson
@@ -37,6 +37,8 @@ from toolrail.ledger import (
     LedgerReader,
     conflict,
 )
+from toolrail.redaction import redact_arguments
+from toolrail.redis_io import Away
 from toolrail.registry import RegisteredTool, RegistryView
 from toolrail.results import ending_of, store_result
 from toolrail.validation import ArgumentValidators
@@ -46,6 +48,7 @@ from toolrail_schemas import (
     ApprovalState,
     Doorbell,
     EventType,
+    JsonObject,
     Level,
     ToolResult,
     error_info,
@@ -107,6 +110,21 @@ class Approvals:
         """
         return await self._questions.record(approval_id)
 
+    async def ids(self) -> list[str]:
+        """Return the ids of all questions that wait, the first to expire first."""
+        return await self._questions.ids()
+
+    async def lately(self) -> list[str]:
+        """Return the ids of questions asked lately, decided or not, the newest first.
+
+        As far back as the newest 5,000 events of the cell reach.
+        """
+        return await self._questions.lately()
+
+    async def now_ms(self) -> int:
+        """Return the time by the clock of Redis, the only one that decides."""
+        return await self._reader.now_ms()
+
     async def arguments(self, approval_id: str) -> dict[str, JsonValue]:
         """Return the whole arguments as they stand, nothing redacted: what a person edits.
 
@@ -117,9 +135,53 @@ class Approvals:
         raw = await self._questions.arguments(question.fields)
         return cast("dict[str, JsonValue]", orjson.loads(raw))
 
-    def watch(self) -> AsyncIterator[ApprovalRecord]:
-        """Yield every question that waits now, then each one as it is asked and as it ends."""
-        return self._questions.watch()
+    async def redacted(
+        self, approval_id: str, arguments: JsonObject | None = None
+    ) -> dict[str, JsonValue]:
+        """Return whole arguments as somebody may see them who does not own the call.
+
+        Args:
+            approval_id: As the record says.
+            arguments: Somebody's edit of the call's arguments; None for those of the call.
+
+        Raises:
+            ApprovalRefused: The tool's definition of then is gone, and with it the marks that say
+                which arguments are secret.
+            ApprovalNotFound, BlobMissing: As named.
+        """
+        question = await self._questions.question(approval_id)
+        await self._registry.refresh()
+        tool = await self._registry.find(question.record.name)
+        if tool is None or tool.spec.spec_hash != question.record.spec_hash:
+            raise ApprovalRefused(
+                f"The definition of {question.record.name} is not known any more, and with it "
+                "which of its arguments are secret. Look at the summary."
+            )
+        if arguments is None:
+            arguments = await self.arguments(approval_id)
+        return dict(redact_arguments(tool.spec, arguments))
+
+    async def check_decider(self, approval_id: str, *, by: str) -> None:
+        """This person may decide, as far as who they are goes; for before they begin to type.
+
+        Raises:
+            ApprovalRefused: Why not, and whom to ask.
+            ApprovalNotFound: There is no such question.
+        """
+        check_person(by)
+        check_right(await self._questions.question(approval_id), by)
+
+    def watch(self, *, away: Away | None = None) -> AsyncGenerator[ApprovalRecord]:
+        """Yield every question that waits now, then each one as it is asked and as it ends.
+
+        Args:
+            away: Told when Redis is away, again and again, and with None when it is back; no end
+                of a question is missed meanwhile. Without it the watching ends with an error.
+
+        Raises:
+            RedisUnavailable: Away at the start, or later without `away`.
+        """
+        return self._questions.watch(away)
 
     async def approve(
         self,

@@ -4,8 +4,9 @@ Is: call records to `ApprovalRecord`, in the state the clock of Redis gives them
 (`deciding.py`). Above: `approvals.py`. Below: the ledger's reader and journal.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -14,9 +15,14 @@ from toolrail.blobs import Blobs
 from toolrail.errors import ApprovalNotFound
 from toolrail.ledger import JournalReader, Ledger, LedgerReader, StoredCall
 from toolrail.lookup import RunLookup
+from toolrail.redis_io import Away, outlasting
+from toolrail.request import approval_id_of
 from toolrail_schemas import ApprovalRecord, ApprovalScope, ApprovalState, EventType
 
 PAGE_MAX = 1000
+LATELY_EVENTS = 5000
+"""Of the cell's events, how many are looked through for a question that was asked lately."""
+ASKING = frozenset({EventType.TOOL_CALL_AWAITING_APPROVAL})
 CHANGING = frozenset(
     {
         EventType.TOOL_CALL_AWAITING_APPROVAL,
@@ -133,7 +139,16 @@ class Questions:
         inline = fields.get("args", "")
         return inline.encode() if inline else await self._blobs.get(fields["args_blob"])
 
-    async def watch(self) -> AsyncIterator[ApprovalRecord]:
+    async def ids(self) -> list[str]:
+        """Return the ids of all questions that wait, the first to expire first."""
+        return [approval_id_of(run_id, key) for run_id, key in await self._reader.parked()]
+
+    async def lately(self) -> list[str]:
+        """Return the ids of questions asked within the newest events of the cell, newest first."""
+        asked = await self._journal.lately(kinds=ASKING, limit=LATELY_EVENTS)
+        return [approval_id_of(run_id, key) for run_id, key in asked]
+
+    async def watch(self, away: Away | None) -> AsyncGenerator[ApprovalRecord]:
         """Yield what waits now, then each question as it is asked and as it ends."""
         last, offset = await self._journal.last_change(), 0
         while True:
@@ -143,10 +158,20 @@ class Questions:
             offset += PAGE_MAX
             if offset >= page.total:
                 break
-        async for run_id, key in self._journal.changes(after=last, kinds=CHANGING):
-            call = await self._reader.call(run_id, key)
-            if call is not None and "approval" in call.fields:
-                yield standing(call.fields, now_ms=await self._reader.now_ms())
+        async for run_id, key in self._journal.changes(after=last, kinds=CHANGING, away=away):
+            changed = await outlasting(
+                partial(self._standing, run_id, key),
+                deadline_s=0.0,  # each read in it has its own
+                away=away,
+            )
+            if changed is not None:
+                yield changed
+
+    async def _standing(self, run_id: str, key: str) -> ApprovalRecord | None:
+        call = await self._reader.call(run_id, key)
+        if call is None or "approval" not in call.fields:
+            return None
+        return standing(call.fields, now_ms=await self._reader.now_ms())
 
     async def _call(self, approval_id: str) -> StoredCall:
         run_id, key = split_id(approval_id)

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from toolrail.errors import JournalGap, RunNotFound
 from toolrail.keys import Keys
-from toolrail.redis_io import command, retrying, xread
+from toolrail.redis_io import Away, command, outlasting, retrying, xread
 from toolrail_schemas import JournalEvent, JsonObject, UnknownEvent, format_timestamp, parse_event
 
 log = logging.getLogger(__name__)
@@ -73,20 +73,44 @@ class JournalReader:
         entries = cast("list[tuple[str, dict[str, str]]]", reply)
         return entries[0][0] if entries else "0-0"
 
+    async def lately(self, *, kinds: Collection[str], limit: int) -> list[tuple[str, str]]:
+        """Return (run_id, call_key) of events of these kinds among the newest `limit` of all runs.
+
+        The newest first; one call may come more than once.
+        """
+        reply = await retrying(
+            lambda: command(
+                self._redis, "XREVRANGE", self._keys.journal_all, "+", "-", "COUNT", limit
+            ),
+            deadline_s=self._deadline_s,
+        )
+        entries = cast("list[tuple[str, dict[str, str]]]", reply)
+        return [
+            (fields.get("run", ""), fields.get("call", ""))
+            for _, fields in entries
+            if fields.get("type") in kinds
+        ]
+
     async def changes(
-        self, *, after: str, kinds: Collection[str]
+        self, *, after: str, kinds: Collection[str], away: Away | None = None
     ) -> AsyncIterator[tuple[str, str]]:
         """Yield (run_id, call_key) of each event of these kinds, over all runs, for ever.
 
         A hint: who falls 100,000 events behind misses some.
+
+        Args:
+            after: Id of the last entry that is known.
+            kinds: Types of events.
+            away: Told of a Redis that is away, instead of ending; see `outlasting`.
         """
         key, last = self._keys.journal_all, after
         while True:
-            entries = await retrying(
+            entries = await outlasting(
                 lambda last=last: xread(  # type: ignore[misc]
                     self._blocking, {key: last}, count=READ_MAX, block_ms=BLOCK_MS
                 ),
                 deadline_s=self._deadline_s,
+                away=away,
             )
             for _, entry, fields in entries:
                 last = entry
