@@ -134,6 +134,8 @@ def redact_credentials(text: str) -> str:
     """
     lower = text.lower()
     for kind in _KINDS:
-        if any(hint in lower for hint in kind.hints):
-            text = kind.pattern.sub(kind.replace, text)
+        for hint in kind.hints:
+            if hint in lower:
+                text = kind.pattern.sub(kind.replace, text)
+                break
     return text

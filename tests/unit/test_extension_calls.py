@@ -199,7 +199,7 @@ async def test_a_goodbye_begins_nothing_new_and_cuts_what_does_not_end(line: Not
 async def test_whatever_a_function_raises_ends_its_call_only(
     line: NotingLine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the author's secrets; the extension's own log has them."""
+    """Its words may be secrets: nobody gets them; the extension's log has the type and place."""
     extension = demo()
 
     @extension.tool
@@ -228,7 +228,10 @@ async def test_whatever_a_function_raises_ends_its_call_only(
         "The tool failed unexpectedly. Its extension's log says why.",
         "This extension has no tool 'absent'.",
     }
-    assert "the author's own" in caplog.text
+    assert "the author's own" not in caplog.text
+    told = [vars(record) for record in caplog.records]
+    assert {fields["raised"] for fields in told} == {"RuntimeError", "TimeoutError"}
+    assert any(frame.endswith(" wait") for fields in told for frame in fields["frames"])
 
 
 async def test_arguments_are_checked_before_the_function_runs(line: NotingLine) -> None:

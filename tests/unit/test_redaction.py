@@ -8,7 +8,8 @@ import pytest
 from pydantic import JsonValue
 
 from tests.functions import make_spec
-from toolrail.redaction import Redactor, secrets_of_url
+from toolrail.redaction import secrets_of_url
+from toolrail.redactor import Redactor
 from toolrail_schemas import JsonObject, ToolSpec
 
 NEEDLE = "plain words of nobody"

@@ -15,6 +15,7 @@ from toolrail.registry import RegisteredTool
 from toolrail.request import RunContext, approval_id_of
 from toolrail_schemas import ApprovalRecord, PolicyDecision, args_ref
 
+TITLE_MAX_CHARS: Final = 80
 DESCRIPTION_MAX_CHARS: Final = 500
 REASON_MAX_CHARS: Final = 1000
 
@@ -39,7 +40,7 @@ def approval_record(
         profile=run.spec.profile,
         caller=draft.asked.caller,
         name=spec.name,
-        title=spec.title or spec.name,
+        title=clean(spec.title or spec.name)[:TITLE_MAX_CHARS],
         description=clean(spec.description)[:DESCRIPTION_MAX_CHARS],
         source=spec.source,
         source_ref=spec.source_ref,
@@ -69,4 +70,4 @@ def expiry_ms(run: RunContext, tool: RegisteredTool, *, default_ms: int) -> int:
 def _who_asks(run: RunContext, decision: PolicyDecision) -> str:
     asking = zip(decision.approval_required_by, decision.approval_rules, strict=True)
     said = "; ".join(f"{run.policy.compiled.title(layer)}, rule {rule}" for layer, rule in asking)
-    return f"Approval is required by {said or 'the tool'}."[:REASON_MAX_CHARS]
+    return clean(f"Approval is required by {said or 'the tool'}.")[:REASON_MAX_CHARS]

@@ -34,6 +34,7 @@ from toolrail.ledger import JournalReader, Ledger, LedgerReader
 from toolrail.lookup import RunLookup
 from toolrail.policy.load import load_plan, load_policy
 from toolrail.policy.snapshot import PolicySnapshot
+from toolrail.redaction import know
 from toolrail.redis_io import check_version, command, connect, retrying
 from toolrail.registry import Registry, RegistryView
 from toolrail.request import Limits, RunContext
@@ -56,6 +57,7 @@ class Toolrail:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._secret = settings.require_secret()
+        know(settings.secrets())
         self._keys = Keys(settings.key_prefix)
         self._policies = load_policy(settings.policy_dir)
         self._client = uuid.uuid4().hex

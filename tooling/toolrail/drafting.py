@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from toolrail.errors import CallError, InvalidArguments
 from toolrail.judgement import Asked
 from toolrail.names import AliasMap
+from toolrail.redaction import clean
 from toolrail.registry import RegisteredTool, RegistryView
 from toolrail.request import CallRequest, RunContext, check_identity
 from toolrail.validation import parse_arguments
@@ -62,7 +63,7 @@ class Drafter:
         except InvalidArguments as error:
             problem, raw = error, _raw_bytes(request.arguments)
         tool = await self._find(request.name)
-        name = tool.spec.name if tool else shown_name(request.name)
+        name = tool.spec.name if tool else clean(shown_name(request.name))[:NAME_MAX_CHARS]
         caller = request.caller or run.spec.caller
         raw_sha256 = sha256_hex(raw)
         said = [name, raw_sha256, caller.value, sha256_hex(metadata)]

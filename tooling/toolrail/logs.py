@@ -1,16 +1,21 @@
 """Set up logging, once per process and in one place.
 
-Is: the handler, the two formats (text for a person, JSON lines for a collector), and how fields
-given by `extra=` are shown. Is not: what is logged; events are named where they happen.
-Above: the CLI and the workers, at their start. Below: the standard library.
+Is: the handler, the two formats (text for a person, JSON lines for a collector), how fields given
+by `extra=` are shown, and that no secret leaves through it, whichever library speaks. Is not: what
+is logged; events are named where they happen.
+Above: the CLI and the workers, at their start. Below: `redaction.py`.
 """
 
 import json
 import logging
 import sys
 import traceback
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
+
+from toolrail.redaction import clean, clean_said
+from toolrail_schemas import REDACTED, is_secret_name
 
 LogFormat = Literal["text", "json"]
 
@@ -23,6 +28,10 @@ FRAMES_MAX = 40
 
 _QUIET = ("asyncio", "kombu", "amqp", "celery.utils.functional", "mcp", "httpx", "httpcore")
 """Libraries whose debug and info lines drown ours; they speak from warning on."""
+_OURS = ("toolrail", "toolrail_workers")
+"""Loggers whose words are our own."""
+FIELD_DEPTH_MAX = 8
+"""Of lists and objects in a field."""
 
 
 def set_up_logging(level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
@@ -45,23 +54,66 @@ def set_up_logging(level: str, log_format: LogFormat, stream: TextIO | None = No
     logging.captureWarnings(capture=True)
 
 
-class TextFormatter(logging.Formatter):
+class CleanFormatter(logging.Formatter):
+    """What both formats share: the words of a record, without secrets.
+
+    Ours may hold what this process knows; those of others also what a call brought along.
+    """
+
+    def message(self, record: logging.LogRecord) -> str:
+        """Return the message."""
+        return _cleaner(record)(record.getMessage())
+
+    def fields(self, record: logging.LogRecord) -> dict[str, object]:
+        """Return what the caller gave as `extra=`."""
+        cleaner = _cleaner(record)
+        return {
+            name: _clean_field(name, value, cleaner) for name, value in extra_fields(record).items()
+        }
+
+    def trace(self, record: logging.LogRecord) -> str | None:
+        """Return the traceback and the stack, None when there is neither."""
+        parts = [] if record.exc_info is None else [self.formatException(record.exc_info)]
+        if record.stack_info:
+            parts.append(self.formatStack(record.stack_info))
+        return clean_said("\n".join(parts)) if parts else None
+
+
+def _cleaner(record: logging.LogRecord) -> Callable[[str], str]:
+    return clean if record.name.split(".", 1)[0] in _OURS else clean_said
+
+
+def _clean_field(name: str, value: object, cleaner: Callable[[str], str], depth: int = 0) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if is_secret_name(name):
+        return REDACTED
+    if depth < FIELD_DEPTH_MAX:
+        if isinstance(value, dict):
+            return {
+                cleaner(str(key)): _clean_field(str(key), inner, cleaner, depth + 1)
+                for key, inner in cast("dict[object, object]", value).items()
+            }
+        if isinstance(value, list | tuple | set | frozenset):
+            items = cast("Iterable[object]", value)
+            return [_clean_field("", inner, cleaner, depth + 1) for inner in items]
+    return cleaner(str(value))
+
+
+class TextFormatter(CleanFormatter):
     """`12:03:04 INFO toolrail.reaper call.requeued run_id=run_… attempt=2`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and the traceback below it when there is one."""
         # A person reads this on his own machine, so the clock is his.
         clock = datetime.fromtimestamp(record.created, tz=UTC).astimezone()
-        head = f"{clock:%H:%M:%S} {record.levelname} {record.name} {record.getMessage()}"
-        parts = [f"{name}={_plain(value)}" for name, value in extra_fields(record).items()]
-        line = " ".join([head, *parts])
-        return line if record.exc_info is None else f"{line}\n{self._traceback(record)}"
-
-    def _traceback(self, record: logging.LogRecord) -> str:
-        return "" if record.exc_info is None else self.formatException(record.exc_info)
+        head = f"{clock:%H:%M:%S} {record.levelname} {record.name} {self.message(record)}"
+        parts = [f"{name}={_plain(value)}" for name, value in self.fields(record).items()]
+        line, trace = " ".join([head, *parts]), self.trace(record)
+        return line if trace is None else f"{line}\n{trace}"
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(CleanFormatter):
     """One JSON object a line: ts, level, logger, event, the extra fields, traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -71,13 +123,14 @@ class JsonFormatter(logging.Formatter):
             "ts": instant.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": self.message(record),
         }
-        for name, value in extra_fields(record).items():
+        for name, value in self.fields(record).items():
             # An extra field never hides one of the four above.
             fields.setdefault(name, value)
-        if record.exc_info is not None:
-            fields["traceback"] = self.formatException(record.exc_info)
+        trace = self.trace(record)
+        if trace is not None:
+            fields["traceback"] = trace
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 

@@ -1,104 +1,90 @@
 """Keep secrets out of everything that is written down or shown, in three layers.
 
-Is: the one redactor: keys that a tool's schema or a name marks, exact values this process knows to
-be secret, patterns of credentials (`toolrail_schemas`). Is not: where it is applied (approval
-records, journal, logs, command line). Results go to the model as they are.
-Above: those places. Below: `toolrail_schemas`, `schema_marks.py`.
+Is: what this process knows to be secret, and the functions that every place uses: keys that a
+tool's schema or a name marks, exact values, patterns. Is not: the replacing itself (`redactor.py`).
+Above: approval records, journal, logs, command line. Below: `redactor.py`, `schema_marks.py`.
 
-What no layer can know, a secret without a pattern in free text, stays visible.
+Results go to the model as they are. What no layer can know, a secret without a pattern in free
+text, stays visible.
 """
 
-import json
-import re
-from collections.abc import Iterable
-from contextlib import suppress
-from urllib.parse import quote, unquote, urlsplit
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote, urlsplit
 
 from pydantic import JsonValue
 
-from toolrail.schema_marks import DEPTH_MAX, Marks
-from toolrail_schemas import (
-    REDACTED,
-    JsonObject,
-    ToolSpec,
-    is_secret_name,
-    redact_credentials,
-    summarize_arguments,
+from toolrail.redactor import Redactor, Values
+from toolrail.schema_marks import secret_values
+from toolrail_schemas import JsonObject, ToolSpec
+
+REMEMBERED = 256
+"""Secret arguments that are still known after their call: what was said of it comes later."""
+PAYLOAD_STRING_MAX_CHARS = 1000
+"""Source: semantics 2.8."""
+_OURS = frozenset(
+    {
+        "approval_id",
+        "args_ref",
+        "args_sha256",
+        "args_summary",
+        "caller",
+        "edited_args_sha256",
+        "error_class",
+        "on_denied",
+        "policy_hash",
+        "provider_metadata_ref",
+        "resource_refs",
+        "result_ref",
+        "scope",
+        "sha256",
+        "source",
+        "spec_hash",
+    }
 )
-
-VALUE_MIN_CHARS = 6
-"""A shorter value stands in too many words; it would hide more than it protects."""
+"""Payload keys whose value we made, or made clean before; they are most of the journal."""
 
 
-class Redactor:
-    """Replaces known values and credentials in texts; immutable, and never raises."""
+class HeldValues:
+    """Secret arguments of the calls that run in this process, and of the last ones that did."""
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
-        """Know these values.
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self._ended: deque[str] = deque(maxlen=REMEMBERED)
+        self._values: Values | None = Values()
 
-        Args:
-            values: Secret texts; those under 6 characters are ignored.
-        """
-        self.values = frozenset(value for value in values if _can_be_replaced(value))
-        spellings = {spelling for value in self.values for spelling in _spellings(value)}
-        # The longest first, or one value that begins another would leave its end behind.
-        ordered = sorted(spellings, key=lambda text: (-len(text), text))
-        self._spellings = tuple(ordered)
-        self._pattern = re.compile("|".join(map(re.escape, (REDACTED, *ordered))))
+    def hold(self, values: Iterable[str]) -> None:
+        """Know them until they are released."""
+        with self._lock:
+            self._running.update(values)
+            self._values = None
 
-    def clean(self, text: str) -> str:
-        """Return the text without the values and credentials in it."""
-        for spelling in self._spellings:
-            if spelling in text:
-                text = self._pattern.sub(REDACTED, text)
-                break
-        return redact_credentials(text)
+    def release(self, values: Iterable[str]) -> None:
+        """Remember them among the last ones."""
+        with self._lock:
+            self._running.subtract(values)
+            self._running += Counter()
+            self._ended.extend(values)
+            self._values = None
 
-    def clean_json(self, value: JsonValue) -> JsonValue:
-        """Return any JSON with its strings cleaned, and without the values of secret keys."""
-        return self._clean(value, Marks.none(), 0)
-
-    def arguments(self, spec: ToolSpec, arguments: JsonObject) -> JsonObject:
-        """Return a call's arguments as anybody may see them."""
-        marks = Marks.of(spec.input_schema)
-        return {
-            self.clean(key): self._member(key, value, marks, 0) for key, value in arguments.items()
-        }
-
-    def summarize(self, spec: ToolSpec, arguments: JsonObject) -> str:
-        """Return the summary of a call's arguments that an approver sees, ≤ 1000 characters."""
-        marks = Marks.of(spec.input_schema)
-        secret = {key for key in arguments if marks.member(key).is_secret}
-        return summarize_arguments(arguments, secret_keys=secret, clean=self.clean)
-
-    def _member(self, key: str, value: JsonValue, marks: Marks, depth: int) -> JsonValue:
-        inner = marks.member(key)
-        if value is not None and (inner.is_secret or is_secret_name(key)):
-            return REDACTED
-        return self._clean(value, inner, depth + 1)
-
-    def _clean(self, value: JsonValue, marks: Marks, depth: int) -> JsonValue:
-        if isinstance(value, str):
-            return self.clean(value)
-        if not isinstance(value, list | dict):
-            return value
-        if depth >= DEPTH_MAX:
-            return REDACTED
-        if isinstance(value, list):
-            items = marks.items()
-            return [
-                REDACTED if items.is_secret else self._clean(v, items, depth + 1) for v in value
-            ]
-        return {
-            self.clean(key): self._member(key, inner, marks, depth) for key, inner in value.items()
-        }
+    def replaced(self, text: str) -> str:
+        """Return the text with «redacted» in their place."""
+        values = self._values
+        if values is None:
+            with self._lock:
+                # Made only when something is logged, so that calls cost next to nothing.
+                values = self._values = Values({*self._running, *self._ended})
+        return values.replaced(text)
 
 
 class _Process:
-    """What this process knows to be secret; grows at its start and is then only read."""
+    """What this process knows to be secret."""
 
     def __init__(self) -> None:
         self.redactor = Redactor()
+        self.held = HeldValues()
 
 
 _PROCESS = _Process()
@@ -111,23 +97,67 @@ def know(values: Iterable[str | None]) -> None:
         _PROCESS.redactor = Redactor({*_PROCESS.redactor.values, *more})
 
 
-def secrets_of_url(url: str | None) -> list[str]:
-    """Return the password of a URL as it stands there, and decoded."""
-    try:
-        password = urlsplit(url or "").password
-    except ValueError:
-        return []
-    return [] if not password else [password, unquote(password)]
+class Holding:
+    """Inside, and for some time after, `clean_said` hides the secret arguments of one call."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, spec: ToolSpec, arguments: JsonObject) -> None:
+        self._values = secret_values(spec, arguments)
+
+    def __enter__(self) -> None:
+        """Know them."""
+        if self._values:
+            _PROCESS.held.hold(self._values)
+
+    def __exit__(self, *_: object) -> None:
+        """Remember them among the last ones."""
+        if self._values:
+            _PROCESS.held.release(self._values)
 
 
 def clean(text: str) -> str:
-    """Return the text without what this process knows to be secret and without credentials."""
+    """Return our own words without what this process knows to be secret, and credentials."""
     return _PROCESS.redactor.clean(text)
 
 
+def clean_said(text: str) -> str:
+    """Return what a tool, a server or a library said, fit for a log.
+
+    As `clean`, and without the secret arguments of calls that run here or just did. A model chose
+    those, so they hide nothing in our own words: it could blind a log with them.
+    """
+    return _PROCESS.redactor.clean(_PROCESS.held.replaced(text))
+
+
 def clean_json(value: JsonValue) -> JsonValue:
-    """Return any JSON with its strings cleaned, and without the values of secret keys."""
+    """Return JSON with clean strings; under a key that announces a secret is no text at all."""
     return _PROCESS.redactor.clean_json(value)
+
+
+def without_known(value: JsonValue) -> JsonValue:
+    """Return JSON without what this process knows to be secret, and else as it is."""
+    return _PROCESS.redactor.without_known(value)
+
+
+def clean_payload(payload: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the payload of an event as the journal may keep it; strings stay within 1000."""
+    texts: dict[str, JsonValue] = {
+        key: value
+        for key, value in payload.items()
+        if isinstance(value, str | list | dict) and key not in _OURS
+    }
+    if not texts:
+        return payload
+    cleaned = clean_json(texts)
+    if cleaned == texts or not isinstance(cleaned, dict):
+        return payload
+    # In the order of the event; a mark may be longer than what it stands for.
+    return {key: _cut(cleaned[key]) if key in texts else payload[key] for key in payload}
+
+
+def _cut(value: JsonValue) -> JsonValue:
+    return value[:PAYLOAD_STRING_MAX_CHARS] if isinstance(value, str) else value
 
 
 def summarize(spec: ToolSpec, arguments: JsonObject) -> str:
@@ -144,15 +174,10 @@ def redact_arguments(spec: ToolSpec, arguments: JsonObject) -> JsonObject:
     return _PROCESS.redactor.arguments(spec, arguments)
 
 
-def _can_be_replaced(value: str) -> bool:
-    # A part of the mark itself would be found in every mark again.
-    return len(value) >= VALUE_MIN_CHARS and value not in REDACTED and REDACTED not in value
-
-
-def _spellings(value: str) -> set[str]:
-    """Return the value as it may stand in a text, in JSON, in a `repr` and in a URL."""
-    escaped = json.dumps(value)[1:-1]
-    found = {value, escaped, json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
-    with suppress(UnicodeEncodeError):  # half of a surrogate pair stands in no URL
-        found.add(quote(value, safe=""))
-    return found
+def secrets_of_url(url: str | None) -> list[str]:
+    """Return the password of a URL as it stands there, and decoded."""
+    try:
+        password = urlsplit(url or "").password
+    except ValueError:
+        return []
+    return [] if not password else [password, unquote(password)]

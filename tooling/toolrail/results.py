@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from toolrail.blobs import Blobs
 from toolrail.ledger.records import Ending, EventLine, Outcome, StoredCall
+from toolrail.redaction import clean
 from toolrail_schemas import (
     ErrorClass,
     EventType,
@@ -181,14 +182,18 @@ def _completed(ref: str, result: ToolResult) -> EventLine:
 
 
 def _fitting(refs: Sequence[str]) -> list[JsonValue]:
-    """Return the refs that an event has room for; the stored result names them all."""
+    """Return the refs that an event has room for; the stored result names them all.
+
+    One that spells a secret is no ref any more once it is clean, so it stays out.
+    """
     fitting: list[JsonValue] = []
     room = EVENT_REFS_BYTES
     for ref in refs[:EVENT_REFS_MAX]:
         room -= len(canonical_json(ref)) + 1
         if room < 0:
             break
-        fitting.append(ref)
+        if clean(ref) == ref:
+            fitting.append(ref)
     return fitting
 
 

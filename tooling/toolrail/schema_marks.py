@@ -1,21 +1,28 @@
-"""Read which arguments a tool's JSON Schema marks as secret.
+"""Find the secret arguments of a call: marked by the tool's JSON Schema, or named like one.
 
 Is: `x-secret: true`, `format: password` and `writeOnly: true` on properties, at any depth, through
 local `$ref`s and combinations. Is not: validation; when in doubt a value counts as marked.
-Above: `redaction.py`. Below: `toolrail_schemas`.
+Above: `redactor.py`, `redaction.py`. Below: `toolrail_schemas`.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import Self
 
 from pydantic import JsonValue
 
-from toolrail_schemas import JsonObject
+from toolrail_schemas import JsonObject, ToolSpec, canonical_json, is_secret_name
 
 DEPTH_MAX = 64
 """Deeper values are redacted whole."""
 NODES_MAX = 256
 """Sub-schemas that speak of one value; a schema that combines more marks everything."""
+VALUES_MAX = 64
+"""Secret values of one call that are looked for in what is said of it."""
+VALUE_MIN_CHARS = 8
+"""A shorter one stands in too many words, and a model chose it."""
+INTEGER_MAX_BITS = 256
 
 _SAME_VALUE = ("allOf", "anyOf", "oneOf")
 _SAME_VALUE_ONE = ("if", "then", "else")
@@ -146,3 +153,60 @@ def _by_anchor(root: JsonObject, anchor: str) -> JsonValue:
 
 
 _NOTHING = Marks({}, [])
+
+
+def secret_values(spec: ToolSpec, arguments: JsonObject) -> list[str]:
+    """Return the values, as texts, that a mark or a name calls secret, 8 characters and longer."""
+    if _has_marks(spec):
+        marks = Marks.of(spec.input_schema)
+    elif any(isinstance(v, list | dict) or _is_named(k) for k, v in arguments.items()):
+        marks = _NOTHING
+    else:
+        return []
+    return list(islice(_secrets_in(arguments, marks), VALUES_MAX))
+
+
+def _secrets_in(
+    value: JsonValue, marks: Marks, *, is_secret: bool = False, depth: int = 0
+) -> Iterator[str]:
+    if depth > DEPTH_MAX:
+        return
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            its = marks.member(key)
+            secret = is_secret or its.is_secret or _is_named(key)
+            if secret or isinstance(inner, list | dict):
+                yield from _secrets_in(inner, its, is_secret=secret, depth=depth + 1)
+    elif isinstance(value, list):
+        items = marks.items()
+        for inner in value:
+            secret = is_secret or items.is_secret
+            yield from _secrets_in(inner, items, is_secret=secret, depth=depth + 1)
+    elif is_secret and len(text := _text_of(value)) >= VALUE_MIN_CHARS:
+        yield text
+
+
+def _text_of(value: JsonValue) -> str:
+    # Python refuses to print an integer of more than 4300 digits.
+    is_long = isinstance(value, int) and value.bit_length() > INTEGER_MAX_BITS
+    return "" if is_long else str(value)
+
+
+@lru_cache(maxsize=4096)
+def _is_named(key: str) -> bool:
+    return is_secret_name(key)
+
+
+def _has_marks(spec: ToolSpec) -> bool:
+    known = _MARKED.get(spec.spec_hash)
+    if known is None:
+        if len(_MARKED) >= _MARKED_MAX:
+            _MARKED.clear()
+        text = canonical_json(spec.input_schema)
+        known = any(word in text for word in (b'"x-secret"', b'"writeOnly"', b'"password"'))
+        _MARKED[spec.spec_hash] = known
+    return known
+
+
+_MARKED: dict[str, bool] = {}
+_MARKED_MAX = 4096

@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 
 from toolrail.environment import environ
 from toolrail.errors import ConfigError, SecretMissing
+from toolrail.redaction import secrets_of_url
 
 PREFIX = "TOOLRAIL_"
 DAY_S = 86_400.0
@@ -230,6 +231,11 @@ class Settings(BaseModel):
     def has_foreign_broker(self) -> bool:
         """Whether doorbells travel outside the ledger's Redis."""
         return self.broker_url not in (None, self.redis_url)
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return every value in here that must not be written down or shown."""
+        own = () if self.secret is None else (self.secret.get_secret_value(),)
+        return (*own, *secrets_of_url(self.redis_url), *secrets_of_url(self.broker_url))
 
     def require_secret(self) -> bytes:
         """Return the HMAC key of doorbells.

@@ -16,6 +16,7 @@ from kombu import Exchange, Queue
 from kombu.utils.imports import symbol_by_name
 
 from toolrail.doorbell import QUEUES, TASK
+from toolrail.redaction import know
 from toolrail.settings import Settings
 from toolrail_workers import transport
 from toolrail_workers._celery import (
@@ -44,6 +45,7 @@ def create_app(settings: Settings, *, runtime: str = RUNTIME) -> WorkerApp:
     """
     celery = WorkerApp("toolrail", set_as_current=False)
     celery.settings = settings
+    know(settings.secrets())
     celery.create_runtime = _late_factory(runtime)
     celery.conf.update(_work_settings(settings), **_broker_settings(find_broker(settings)))
     celery.steps["worker"].update({PoolCheck, ShutdownSignals})

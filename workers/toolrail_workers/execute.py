@@ -15,6 +15,7 @@ from toolrail.blobs import Blobs
 from toolrail.closing import cancel_call
 from toolrail.errors import BlobMissing, SystemFailure
 from toolrail.ledger import Claim, Held, Refusal
+from toolrail.redaction import Holding
 from toolrail.tools import ToolContext
 from toolrail_schemas import Doorbell, ErrorClass, SideEffect, Source, ToolResult, ToolSpec
 from toolrail_workers.answers import Answers, Spent, failed
@@ -159,7 +160,8 @@ class CallRunner:
             return False
         store = CallStore(self._books.blobs)
         work = found.executor.execute(call, _context(call, store))
-        ended = await running.work(work, timeout_s=call.timeout_s)
+        with Holding(found.spec, call.arguments):
+            ended = await running.work(work, timeout_s=call.timeout_s)
         if running.stop_reason is StopReason.LOST:
             log.warning("call.lease_lost", extra={"call_key": call.call_key, "tool": call.tool})
             return False

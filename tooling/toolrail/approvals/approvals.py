@@ -37,7 +37,7 @@ from toolrail.ledger import (
     LedgerReader,
     conflict,
 )
-from toolrail.redaction import redact_arguments
+from toolrail.redaction import clean, redact_arguments
 from toolrail.redis_io import Away
 from toolrail.registry import RegisteredTool, RegistryView
 from toolrail.results import ending_of, store_result
@@ -246,7 +246,9 @@ class Approvals:
         question = await self._questions.question(approval_id)
         check_right(question, by)
         said = comment.strip()[:COMMENT_MAX_CHARS]
-        closed = await self._close(question, _refusal(question, said), by=by, words=said)
+        # The model reads a person's words as they are; what is kept for others is clean.
+        kept = clean(said)[:COMMENT_MAX_CHARS]
+        closed = await self._close(question, _refusal(question, said), by=by, words=kept)
         if closed.status != "closed":
             return await self._denied_before(question)
         return Decision(

@@ -22,6 +22,7 @@ from toolrail.discovery import discover_tools
 from toolrail.embedded import find_program
 from toolrail.errors import ConfigError, ToolrailError
 from toolrail.policy.load import load_policy
+from toolrail.redaction import clean
 from toolrail.redis_io import connect, retrying
 from toolrail.redis_version import read_version
 from toolrail.registry import QUEUES, Registry
@@ -195,6 +196,6 @@ def _names(owners: Iterable[str]) -> str:
 
 def _show(finding: Finding) -> None:
     mark = typer.style(finding.level.value.ljust(8), fg=_COLOURS[finding.level])
-    typer.echo(f"{mark}{finding.subject.ljust(10)}{finding.text}")
+    typer.echo(f"{mark}{finding.subject.ljust(10)}{clean(finding.text)}")
     if finding.fix is not None:
         typer.echo(f"{' ' * 18}fix: {finding.fix}")

@@ -4,9 +4,11 @@ Is: the sentences on standard error. Is not: exit codes (`main.py`).
 Above: `main.py`, commands that go on after an error. Below: `toolrail.errors`.
 """
 
+import importlib
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import cast
 
 import typer
 
@@ -33,11 +35,11 @@ def answering(options: GlobalOptions) -> Generator[None]:
 def tell_error(error: ToolrailError, *, is_debugging: bool = False) -> None:
     """Say what happened in one red line, and below it what to do."""
     if is_debugging:
-        traceback.print_exception(error)
+        _print_trace(error)
     message, fix = str(error), None
     if isinstance(error, ConfigError) and error.fix is not None:
         message, fix = message.removesuffix(error.fix).rstrip(), error.fix
-    first, *rest = message.splitlines() or [error.code]
+    first, *rest = _clean(message).splitlines() or [error.code]
     typer.secho(f"error: {first}", err=True, fg=typer.colors.RED)
     for line in (*rest, *(() if fix is None else (f"fix: {fix}",))):
         typer.secho(f"  {line}", err=True)
@@ -46,8 +48,20 @@ def tell_error(error: ToolrailError, *, is_debugging: bool = False) -> None:
 def tell_bug(error: Exception, *, is_debugging: bool = False) -> None:
     """Name an exception that no code expected, and say how to get its trace."""
     if is_debugging:
-        traceback.print_exception(error)
-    typer.secho(f"error: {type(error).__name__}: {error}", err=True, fg=typer.colors.RED)
+        _print_trace(error)
+    typer.secho(
+        f"error: {type(error).__name__}: {_clean(str(error))}", err=True, fg=typer.colors.RED
+    )
     hint = "this is a bug of Toolrail; run it again with `toolrail --debug …` and report the trace"
     if not is_debugging:
         typer.secho(f"  {hint}", err=True)
+
+
+def _print_trace(error: BaseException) -> None:
+    typer.echo(_clean("".join(traceback.format_exception(error))), err=True, nl=False)
+
+
+def _clean(text: str) -> str:
+    # Loaded when there is something to tell: `toolrail --help` has no time for it.
+    clean = cast("Callable[[str], str]", importlib.import_module("toolrail.redaction").clean_said)
+    return clean(text)

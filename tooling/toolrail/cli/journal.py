@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from toolrail.cli.show import journal_line
+from toolrail.cli.show import journal_json, journal_line
 from toolrail.cli.start import start
 from toolrail.client import Toolrail
 from toolrail.run import Run
@@ -45,7 +45,7 @@ async def _print(
         run = await rail.run(run_id)
         events = run.events(after_seq=after) if follow else _so_far(run, after)
         async for event in events:
-            typer.echo(event.model_dump_json() if as_json else journal_line(event, colour=colour))
+            typer.echo(journal_json(event) if as_json else journal_line(event, colour=colour))
 
 
 async def _so_far(run: Run, after: int) -> AsyncIterator[Event]:

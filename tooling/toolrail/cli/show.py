@@ -7,6 +7,7 @@ Above: `journal.py`, `call.py`, the demo. Below: `toolrail_schemas`.
 from collections.abc import Mapping
 
 from toolrail import exit_codes
+from toolrail.redaction import clean, clean_payload
 from toolrail_schemas import (
     ErrorClass,
     EventType,
@@ -69,6 +70,13 @@ def journal_line(event: JournalEvent | UnknownEvent, *, colour: bool = False) ->
     return f"{_wrap(head, _DIM) if colour else head}  {line}".rstrip()
 
 
+def journal_json(event: JournalEvent | UnknownEvent) -> str:
+    """Return one event as a line of JSON."""
+    return event.model_copy(
+        update={"payload": dict(clean_payload(event.payload))}
+    ).model_dump_json()
+
+
 def result_text(result: ToolResult) -> str:
     """Return what a person wants to read of a result: its content, else its structured part."""
     parts: list[str] = []
@@ -113,7 +121,8 @@ def _wrap(text: str, code: str) -> str:
 
 
 def _short(value: object) -> str:
-    text = value if isinstance(value, str) else canonical_json(value).decode()
+    # Clean already when it was written; but perhaps by another version, or by somebody else.
+    text = clean(value if isinstance(value, str) else canonical_json(value).decode())
     printable = "".join(c if c.isprintable() else " " for c in text)
     cut = printable if len(printable) <= _VALUE_CHARS else printable[: _VALUE_CHARS - 1] + "…"
     return f'"{cut}"' if " " in cut else cut

@@ -12,6 +12,7 @@ import typer
 
 from toolrail.cli.options import GlobalOptions
 from toolrail.logs import set_up_logging
+from toolrail.redaction import know
 from toolrail.settings import Settings
 from toolrail.supervisor.state import find_cluster, with_cluster
 
@@ -36,8 +37,13 @@ def start(context: typer.Context, *, joins_cluster: bool = True) -> Settings:
         # Like `python -m`: the named modules lie where the command is given, for every command.
         sys.path.insert(0, str(Path.cwd()))
     set_up_logging(settings.log_level, settings.log_format)
+    know(settings.secrets())
     cluster = find_cluster(settings.state_dir) if joins_cluster else None
-    return settings if cluster is None else with_cluster(settings, cluster)
+    if cluster is None:
+        return settings
+    settings = with_cluster(settings, cluster)
+    know(settings.secrets())
+    return settings
 
 
 def options_of(context: typer.Context) -> GlobalOptions:

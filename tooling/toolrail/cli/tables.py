@@ -4,7 +4,7 @@ Is: cells that cannot harm a terminal, ages in words, one form of JSON. Is not: 
 Above: `queues.py`, `runs.py`, `run.py`, `dlq.py`, `workers.py`, `drain.py`. Below: rich.
 
 Names of tenants and tools come from outside: whatever stands in a cell is escaped, so that it
-cannot move the cursor, hide text or turn it around.
+cannot move the cursor, hide text or turn it around, and cleaned of secrets.
 """
 
 import dataclasses
@@ -13,10 +13,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 import typer
+from pydantic import JsonValue
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from toolrail.redaction import clean, clean_json
 from toolrail_schemas import escape_text
 
 _PIPED_WIDTH = 2000
@@ -30,7 +32,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(escape_text(cell)) for cell in row))
+        table.add_row(*(Text(escape_text(clean(cell))) for cell in row))
     _print(table)
 
 
@@ -40,19 +42,20 @@ def print_fields(fields: Mapping[str, str]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields.items():
-        lines = map(escape_text, value.splitlines() or [""])
+        lines = map(escape_text, clean(value).splitlines() or [""])
         table.add_row(name, Text("\n".join(lines)))
     _print(table)
 
 
 def print_json(value: object) -> None:
     """Print one JSON value on one line, in ASCII; dataclasses become objects."""
-    typer.echo(json.dumps(value, default=_plain, ensure_ascii=True, allow_nan=False))
+    plain: JsonValue = json.loads(json.dumps(value, default=_plain, allow_nan=False))
+    typer.echo(json.dumps(clean_json(plain), ensure_ascii=True))
 
 
 def print_note(text: str) -> None:
     """Say something beside the answer, on standard error."""
-    typer.secho(escape_text(text), err=True, dim=True)
+    typer.secho(escape_text(clean(text)), err=True, dim=True)
 
 
 def age_text(age_ms: int | None) -> str:

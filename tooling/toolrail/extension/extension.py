@@ -29,6 +29,7 @@ from toolrail.extension.bridge import Bridge
 from toolrail.extension.offer import ExtensionToolOptions, Offer, complaint, make_offer
 from toolrail.extension.session import Session, SessionEnd, SessionPlan
 from toolrail.logs import set_up_logging
+from toolrail.redaction import know
 from toolrail.redis_io import check_version, connect
 from toolrail.settings import Settings
 from toolrail.tools import Tool
@@ -85,6 +86,7 @@ class Extension:
         self.name = name
         self.version = version
         self._settings = settings
+        know(settings.secrets())
         self._concurrency = concurrency
         self._heartbeat_s = heartbeat_s
         self._dead_after_s = dead_after_s

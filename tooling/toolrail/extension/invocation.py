@@ -18,6 +18,8 @@ from typing import TypeVar
 
 from toolrail.extension.answer import failure, failure_of, reply_of
 from toolrail.extension.bridge import CallId
+from toolrail.logs import fields_of
+from toolrail.redaction import Holding
 from toolrail.tools import Tool, ToolContext, ToolError, ToolOutput
 from toolrail_schemas import Caller, ExecuteCall
 
@@ -54,15 +56,17 @@ class Invocation:
         """
         call = CallId.of(self._message)
         try:
-            output = await self._output()
+            with Holding(self._tool.spec, self._message.arguments):
+                output = await self._output()
         except _DeadlinePassed:
             log.warning("extension.call_too_late", extra=self._fields())
             return None
         except ToolError as error:
             return failure_of(call, error)
-        except Exception:
-            # The edge to the author's code: whatever it raises ends this call and no other.
-            log.exception("extension.tool_crashed", extra=self._fields())
+        except Exception as error:  # noqa: BLE001  # the edge to the author's code
+            # Whatever it raises ends this call and no other. What it says may quote arguments, so
+            # the log has the types and places only.
+            log.error("extension.tool_crashed", extra=self._fields() | fields_of(error))
             return failure(call, "The tool failed unexpectedly. Its extension's log says why.")
         return reply_of(call, output)
 

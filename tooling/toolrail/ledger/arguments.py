@@ -10,6 +10,7 @@ import orjson
 from pydantic import JsonValue
 
 from toolrail.ledger.records import Approval, Ending, EventLine, NewCall
+from toolrail.redaction import clean_payload
 from toolrail.redis_io import Argument
 
 NO_CAP = -1
@@ -20,7 +21,7 @@ def approve_args(approval: Approval) -> list[Argument]:
     edited = approval.edited
     return [
         approval.by,
-        as_json(approval.payload),
+        as_json(clean_payload(approval.payload)),
         _cap(approval.cap_run),
         approval.envelope,
         approval.args_sha256,

@@ -13,6 +13,7 @@ from typing import Literal
 import orjson
 from pydantic import JsonValue
 
+from toolrail.redaction import clean_payload
 from toolrail_schemas import EventType, Level
 
 
@@ -25,8 +26,9 @@ class EventLine:
     level: Level = Level.INFO
 
     def triple(self) -> tuple[str, str, str]:
-        """Return type, level and payload as the scripts take them."""
-        return self.type.value, self.level.value, orjson.dumps(self.payload).decode()
+        """Return type, level and payload as the scripts take them; no secret goes further."""
+        payload = orjson.dumps(clean_payload(self.payload)).decode()
+        return self.type.value, self.level.value, payload
 
 
 class Outcome(StrEnum):

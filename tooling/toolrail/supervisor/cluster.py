@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from toolrail.embedded import EmbeddedRedis
 from toolrail.errors import ConfigError, ToolrailError
+from toolrail.redaction import know
 from toolrail.redis_io import check_version, connect
 from toolrail.settings import Settings, own_environment, variable_of
 from toolrail.supervisor.console import LineSink
@@ -101,6 +102,7 @@ class LocalCluster:
             secret = SecretStr(file.read_text(encoding="utf-8").strip())
             update = {"secret": secret, "secret_file": file}
             self.settings = self.settings.model_copy(update=update)
+        know(self.settings.secrets())
 
     async def _start_redis(self) -> None:
         if "redis_url" in self.settings.model_fields_set:
@@ -114,6 +116,7 @@ class LocalCluster:
         url = await self._redis.start_async()
         self._redis_pid = self._redis.pid
         self.settings = self.settings.model_copy(update={"redis_url": url})
+        know(self.settings.secrets())
         self._sink.event(_REDIS, f"ready ({self._redis.version}, pid {self._redis.pid})")
         self._redis_task = asyncio.create_task(self._keep_redis(self._redis), name="keep redis")
 

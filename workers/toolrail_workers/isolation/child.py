@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LINUX = sys.platform == "linux"
+CHAIN_MAX = 5
+"""Causes of an exception whose places are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +197,10 @@ def _explain(error: BaseException) -> bytes:
 
 
 def _refuse(kind: Kind, error: BaseException) -> bytes:
-    # The trace is for the worker's log; a model gets the type and the message only. A tool may
-    # have closed or replaced its standard error, which must not cost it the answer.
+    # The trace is for the worker's log, which never holds what an exception said. A tool may have
+    # closed or replaced its standard error, which must not cost it the answer.
     with contextlib.suppress(Exception):
-        traceback.print_exception(error)
+        _print_places(error)
     return _reply(
         {
             "kind": kind,
@@ -207,6 +209,17 @@ def _refuse(kind: Kind, error: BaseException) -> bytes:
             "message": _text(error)[:ERROR_CHARS],
         }
     )
+
+
+def _print_places(error: BaseException | None) -> None:
+    """Print where an exception was raised and of which type, the cause first."""
+    chain: list[BaseException] = []
+    while error is not None and len(chain) < CHAIN_MAX:
+        chain.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    for raised in reversed(chain):
+        traceback.print_tb(raised.__traceback__)
+        sys.stderr.write(f"{type(raised).__name__}\n")
 
 
 def _text(error: BaseException) -> str:

@@ -9,6 +9,8 @@ import asyncio
 import logging
 from typing import cast
 
+from toolrail.redaction import clean_said
+
 log = logging.getLogger(__name__)
 
 LINE_BYTES = 8_192
@@ -27,7 +29,7 @@ CONTROL = dict.fromkeys([*range(9), *range(10, 32), 127], "\N{REPLACEMENT CHARAC
 class ChildOutput(asyncio.Protocol):
     """Log lines of one child, with the call that was running.
 
-    What tools print may hold arguments and secrets, so it is logged for who debugs only.
+    What tools print may hold content, so it is logged for who debugs only, and without secrets.
     """
 
     def __init__(self) -> None:
@@ -88,7 +90,8 @@ class ChildOutput(asyncio.Protocol):
 
     def _log(self, line: bytes | bytearray) -> None:
         for start in range(0, len(line), LINE_BYTES):
-            text = line[start : start + LINE_BYTES].decode("utf-8", "replace").translate(CONTROL)
+            text = line[start : start + LINE_BYTES].decode("utf-8", "replace")
+            text = clean_said(text).translate(CONTROL)
             log.debug("child.output: %s", text, extra={"call_key": self._call_key, "line": text})
 
     def _tell_dropped(self) -> None:

@@ -10,6 +10,7 @@ is right but cannot be used here (HTTP) is listed as refused and harms no other.
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from pydantic_core import ErrorDetails
 
 from toolrail.errors import ConfigError
 from toolrail.metadata import read_words
-from toolrail_schemas import Permission
+from toolrail_schemas import Permission, is_secret_name
 from toolrail_workers.mcp.jsonfile import line_of, read_object
 
 SERVER_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -38,6 +39,8 @@ ROOT_KEYS = ("mcpServers", "servers")
 REFERENCE = re.compile(r"\$\{(?:env:)?([^}]*)\}")
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OWN_VARIABLES = "TOOLRAIL_"
+SECRET_MIN_CHARS = 8
+"""A shorter value of a variable that has no secret's name is a word such as `debug`."""
 
 HTTP_LATER = (
     "it is reached by URL, and HTTP transports come in a later version. "
@@ -157,6 +160,8 @@ class ServersFile:
 
     servers: tuple[ServerConfig, ...] = ()
     refused: tuple[RefusedServer, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values that the file itself holds and nobody may read elsewhere: variables and headers."""
 
 
 def load_servers_file(file: Path) -> ServersFile:
@@ -198,7 +203,35 @@ def parse_servers_file(text: str, *, file: Path) -> ServersFile:
             servers.append(found)
         elif found is not None:
             refused.append(found)
-    return ServersFile(servers=tuple(servers), refused=tuple(refused))
+    return ServersFile(
+        servers=tuple(servers),
+        refused=tuple(refused),
+        secrets=tuple(_secrets_in(entries)),
+    )
+
+
+def may_be_secret(name: str, value: str) -> bool:
+    """Return whether the value of a variable or header is kept out of sight.
+
+    Whoever configures a server knows, but does not say. So everything counts whose name announces
+    a secret, and else all but short words and places that exist here.
+    """
+    if is_secret_name(name):
+        return True
+    is_place = value.startswith("/") and os.path.lexists(value)
+    return len(value) >= SECRET_MIN_CHARS and not is_place
+
+
+def _secrets_in(entries: Mapping[str, JsonValue]) -> Iterator[str]:
+    for entry in entries.values():
+        for key in ("env", "headers"):
+            values = entry.get(key) if isinstance(entry, dict) else None
+            for name, value in values.items() if isinstance(values, dict) else ():
+                if not isinstance(value, str) or REFERENCE.search(value):
+                    continue
+                if may_be_secret(name, value):
+                    # `Bearer x`: the last word is the secret.
+                    yield from (value, value.rpartition(" ")[2])
 
 
 class _Reader:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mcp.types import InputRequiredResult
 
+from toolrail.redaction import know
 from toolrail.tools import ToolContext, ToolError, ToolOutput
 from toolrail_schemas import Source
 from toolrail_workers.executor import ClaimedCall, OwnerSpecs
@@ -45,6 +46,7 @@ class McpExecutor:
             patience: Waits and retries of each server.
         """
         self._file = servers
+        know(servers.secrets)
         self._patience = patience or Patience()
         self._on_change: Callable[[], None] = _nobody
         self._changed = asyncio.Event()

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from toolrail.errors import ToolrailError
+from toolrail.redaction import know
 from toolrail.settings import safe_environment
-from toolrail_workers.mcp.config import REFERENCE, ServerConfig
+from toolrail_workers.mcp.config import REFERENCE, ServerConfig, may_be_secret
 from toolrail_workers.mcp.stdio import StdioCommand
 
 
@@ -41,6 +42,9 @@ def command_for(config: ServerConfig, inherited: Mapping[str, str]) -> StdioComm
     if cwd is not None and not cwd.is_dir():
         raise CannotStart(f"Its folder {cwd} does not exist. Create it or correct cwd.")
     own = {name: expand(value) for name, value in config.env.items()}
+    passed = {name: inherited[name] for name in config.options.env_passthrough if name in inherited}
+    # Before the server can say anything, so that nothing it says is written down with them.
+    know(value for name, value in {**passed, **own}.items() if may_be_secret(name, value))
     return StdioCommand(
         command=expand(config.command),
         args=tuple(expand(argument) for argument in config.args),

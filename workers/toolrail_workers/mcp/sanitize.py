@@ -13,6 +13,8 @@ from mcp.types import ContentBlock, Tool
 from mcp_types.methods import validate_server_result
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from toolrail.redaction import without_known
+
 OUTPUT_SCHEMA_MARK = "io.toolrail/output-schema"
 """In a tool's `_meta`: its output schema, withheld from the SDK, which would lose the result."""
 DROPPED_MARK = "io.toolrail/dropped"
@@ -32,13 +34,15 @@ _NO_ARGUMENTS: RawObject = {"type": "object", "properties": {}}
 def clean_listing(result: Mapping[str, JsonValue], *, version: str) -> RawObject:
     """Return a `tools/list` result the SDK accepts, without the tools it would not.
 
+    Nor does it hold a secret that this process gave to the server: a listing is kept and shown.
+
     Args:
         result: What the server sent.
         version: The protocol revision whose wire models the SDK will apply.
     """
     kept: list[JsonValue] = []
     dropped: list[JsonValue] = []
-    tools = result.get("tools")
+    tools = without_known(result.get("tools"))
     if not isinstance(tools, list):
         dropped.append("the listing holds no list of tools")
         tools = []

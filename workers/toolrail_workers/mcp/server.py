@@ -22,6 +22,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult, InputRequiredResult
 
+from toolrail.redaction import clean_said
 from toolrail_schemas import JsonObject
 from toolrail_workers.mcp.config import ServerConfig
 from toolrail_workers.mcp.connection import Connection, Era, Rhythm, connect
@@ -277,7 +278,8 @@ class McpServer:
         if self._listing.warnings != before.warnings:
             for warning in self._listing.warnings:
                 log.warning(
-                    "mcp.tool_listing", extra={"server": self.config.id, "warning": warning}
+                    "mcp.tool_listing",
+                    extra={"server": self.config.id, "warning": clean_said(warning)},
                 )
         if self._state is ServerState.RUNNING and self._listing.tools != before.tools:
             self._on_change()
@@ -311,7 +313,9 @@ class McpServer:
         # and one that was updated refuses the old way, so the one after that asks both.
         self._era = "legacy" if self._era == "auto" else "auto"
         why = transport.reason if transport is not None and transport.closed.is_set() else None
-        said = error.message[:200] if isinstance(error, MCPError) else type(error).__name__
+        said = (
+            clean_said(error.message)[:200] if isinstance(error, MCPError) else type(error).__name__
+        )
         self._failed(why or f"the handshake failed: {said}", transport)
 
     def _failed(self, reason: str, transport: ServerTransport | None = None) -> None:
@@ -326,8 +330,8 @@ class McpServer:
 
     def _log_end(self, event: str, reason: str, transport: ServerTransport | None) -> None:
         log.warning(event, extra={"server": self.config.id, "reason": reason})
-        # A server may print arguments and secrets, so its words are for who debugs only.
-        tail = "" if transport is None else transport.diagnosis()[-STDERR_LOGGED_CHARS:]
+        # A server may print content, so its words are for who debugs only, and without secrets.
+        tail = "" if transport is None else clean_said(transport.diagnosis())[-STDERR_LOGGED_CHARS:]
         if tail:
             log.debug("mcp.server_said", extra={"server": self.config.id, "stderr_tail": tail})
 
