@@ -99,7 +99,7 @@ class CallPayload(WireModel):
 
 
 class RequestedPayload(CallPayload):
-    """A model asked for this call."""
+    """A model asked for this call, or an operator on behalf of a dead letter."""
 
     caller: Caller
     source: Source | None = None
@@ -109,6 +109,9 @@ class RequestedPayload(CallPayload):
     args_bytes: Count
     args_sha256: Sha256Hex
     provider_metadata_ref: ResourceRefStr | None = None
+    redrive_of: Label | None = None
+    """The dead letter that an operator made this call of, as `run_id.call_key`."""
+    redrive_by: Label | None = None
 
 
 class AwaitingApprovalPayload(CallPayload):

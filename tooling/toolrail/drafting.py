@@ -15,7 +15,7 @@ from toolrail.judgement import Asked
 from toolrail.names import AliasMap
 from toolrail.redaction import clean
 from toolrail.registry import RegisteredTool, RegistryView
-from toolrail.request import CallRequest, RunContext, check_identity
+from toolrail.request import CallRequest, Redrive, RunContext, check_identity
 from toolrail.validation import parse_arguments
 from toolrail_schemas import call_key, canonical_json, queue_of, sha256_hex
 
@@ -38,6 +38,7 @@ class Draft:
     digest: str
     metadata: bytes
     deadline_ms: int
+    redrive: Redrive | None = None
 
 
 class Drafter:
@@ -79,6 +80,7 @@ class Drafter:
             digest=sha256_hex(canonical_json(said)),
             metadata=metadata,
             deadline_ms=(self._call_deadline_ms if deadline_s is None else int(deadline_s * 1000)),
+            redrive=request.redrive,
         )
 
     async def _find(self, name: str) -> RegisteredTool | None:

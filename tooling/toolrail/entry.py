@@ -114,6 +114,9 @@ class EntryWriter:
             fields["args_blob"] = await self._blobs.put(draft.raw)
         if draft.metadata:
             fields["metadata_blob"] = await self._blobs.put(draft.metadata)
+        if draft.redrive is not None:
+            fields["redrive_of"] = draft.redrive.letter_id
+            fields["redrive_by"] = draft.redrive.by
         if draft.tool is not None:
             notes = draft.tool.spec.annotations
             fields["source"] = draft.tool.spec.source.value
@@ -240,4 +243,7 @@ def _requested(run: RunContext, draft: Draft) -> EventLine:
     if draft.metadata:
         # The blob's own name; see `_fields`.
         payload["provider_metadata_ref"] = artifact_ref(run.run_id, sha256_hex(draft.metadata))
+    if draft.redrive is not None:
+        payload["redrive_of"] = draft.redrive.letter_id
+        payload["redrive_by"] = draft.redrive.by
     return EventLine(EventType.TOOL_CALL_REQUESTED, payload)

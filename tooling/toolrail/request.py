@@ -18,6 +18,19 @@ TURN_MAX = 2**31
 """Far beyond any run, and exact for every reader of the journal."""
 
 
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """Where a call comes from that an operator makes of a dead letter; see `redriving.py`.
+
+    Attributes:
+        letter_id: The letter, as `run_id.call_key`.
+        by: Who redrove it.
+    """
+
+    letter_id: str
+    by: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
     """One call as a model made it.
@@ -29,6 +42,7 @@ class CallRequest:
         turn: Which model response it came in, from 0; ids are unique per turn.
         caller: Who invokes; None takes the run's.
         provider_metadata: Opaque, stored beside the arguments, never shown to a tool.
+        redrive: Which dead letter this call is made of; None for a call of a model.
     """
 
     id: str
@@ -37,6 +51,7 @@ class CallRequest:
     turn: int = 0
     caller: Caller | None = None
     provider_metadata: Mapping[str, JsonValue] | None = None
+    redrive: Redrive | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ OWN_COMMANDS = (
     OwnCommand("policy", "toolrail.cli.policy:app", "Explain what the policy decides and why."),
     OwnCommand("queues", "toolrail.cli.queues:queues", "Show what waits, and since when."),
     OwnCommand("workers", "toolrail.cli.workers:workers", "List the workers and what they do."),
+    OwnCommand("dlq", "toolrail.cli.dlq:app", "Look after calls that lost their last worker."),
     OwnCommand("doctor", "toolrail.cli.doctor:doctor", "Check this machine and its settings."),
     OwnCommand("health", "toolrail.cli.health:health", "Ask this container's process if it lives."),
     OwnCommand("version", "toolrail.cli.version:version", "Print the versions in use."),
