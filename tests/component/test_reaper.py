@@ -8,10 +8,12 @@ import pytest
 from tests.functions import SENDS, Gate
 from tests.waiting import await_until
 from tests.workers import WorkerBench
+from toolrail.doorbell import RedisDoorbell
 from toolrail.ledger import Claim
 from toolrail.redis_io import command
 from toolrail_schemas import ToolSpec
 from toolrail_workers.assembly import create_books
+from toolrail_workers.letter_sweep import EVERY_MS, PAGE, ForgottenLetters
 from toolrail_workers.run_sweeps import RunSweeps
 
 
@@ -68,6 +70,39 @@ async def test_attempts_that_are_used_up_go_to_the_dead_letters(bench: WorkerBen
 
     assert (await bench.result("c1")).error_code == "tool.worker_lost"
     assert letters == [f"{bench.calls.run_id}|{bench.calls.key('c1')}"]
+
+
+async def test_a_call_that_may_not_run_again_is_a_dead_letter_at_once(bench: WorkerBench) -> None:
+    """Its one attempt is used up, and nobody but an operator can look whether its effect came."""
+    spec, reaper = bench.add("demo.send", annotations=SENDS), bench.reaper()
+    await claim(bench, "c1", spec)
+    await bench.end_lease("c1")
+    await bench.tick(reaper)
+    letters = await command(bench.calls.redis, "ZRANGE", bench.calls.keys.dead_letters, 0, -1)
+
+    assert letters == [f"{bench.calls.run_id}|{bench.calls.key('c1')}"]
+    assert await bench.total("dead_letter:builtin") == 1
+
+
+async def test_a_dead_letter_is_forgotten_with_its_call(bench: WorkerBench) -> None:
+    """The list does not grow for ever; a letter whose record stands is left alone, on any page."""
+    spec, reaper = bench.add("demo.echo"), bench.reaper()
+    await claim(bench, "c1", spec, max_attempts=1)
+    await bench.end_lease("c1")
+    await bench.tick(reaper)
+    redis, zset = bench.calls.redis, bench.calls.keys.dead_letters
+    for number in range(PAGE + 10):
+        await command(redis, "ZADD", zset, number, f"run_gone|{number}")
+    books = create_books(
+        bench.settings, redis, doorbell=RedisDoorbell(), actor="runtime:test", deadline_s=5
+    )
+    letters = ForgottenLetters(books)
+    for minute in range(3):
+        await letters.sweep(minute * EVERY_MS)
+        await letters.sweep(minute * EVERY_MS + 1)
+    left = await command(redis, "ZRANGE", zset, 0, -1)
+
+    assert left == [f"{bench.calls.run_id}|{bench.calls.key('c1')}"]
 
 
 async def test_a_lost_call_that_was_cancelled_does_not_run_again(bench: WorkerBench) -> None:

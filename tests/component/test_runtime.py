@@ -123,6 +123,7 @@ async def test_a_call_cut_off_that_may_not_run_twice_says_so(bench: WorkerBench)
     await closing.drain(0.01)
 
     assert (await bench.result("c1")).error_code == "tool.outcome_unknown"
+    assert await bench.total("dead_letter:builtin") == 1
 
 
 async def test_a_pool_that_ends_cold_still_hands_its_calls_over(bench: WorkerBench) -> None:

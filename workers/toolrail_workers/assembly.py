@@ -22,6 +22,7 @@ from toolrail_workers.execute import CallRunner, Parts
 from toolrail_workers.executor import Executor
 from toolrail_workers.finishing import PATIENCE_S, WAITING_MAX_BYTES, Finisher
 from toolrail_workers.leader import Leadership
+from toolrail_workers.letter_sweep import ForgottenLetters
 from toolrail_workers.lost import LostCalls
 from toolrail_workers.passing import Passing
 from toolrail_workers.reaper import Reaper
@@ -155,6 +156,7 @@ def create_reaper(
         reader=books.reader,
         calls=CallSweeps(books, LostCalls(books)),
         runs=RunSweeps(books),
+        letters=ForgottenLetters(books),
         doorbells=LostDoorbells(
             books, grace_ms=int(settings.ring_grace_s * 1000), is_blind=is_foreign(settings)
         ),

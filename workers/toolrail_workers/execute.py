@@ -179,7 +179,12 @@ class CallRunner:
         )
         if claim.fields["edited"]:
             answer = with_notice(answer, found.spec, call.arguments)
-        await parts.finisher.finish(call, answer, run_end=_run_end(answer.result, found.spec))
+        await parts.finisher.finish(
+            call,
+            answer,
+            run_end=_run_end(answer.result, found.spec),
+            dead_letter=_is_lost(running, answer.result),
+        )
         return False
 
     async def _fail(
@@ -228,6 +233,12 @@ def _to_give_back(claim: Claim, running: Running, ended: Ended) -> bool:
     if running.stop_reason is not StopReason.SHUTDOWN or ended.output is not None:
         return False
     return claim.fields["retry_safe"] == "1" and not isinstance(ended.error, SystemFailure)
+
+
+def _is_lost(running: Running, result: ToolResult) -> bool:
+    """Whether the call ended as if the worker had died (`lost.py`), and so is a dead letter."""
+    was_cut_off = running.stop_reason is StopReason.SHUTDOWN
+    return was_cut_off and result.error_code == "tool.outcome_unknown"
 
 
 def _run_end(result: ToolResult, spec: ToolSpec) -> RunEnd:

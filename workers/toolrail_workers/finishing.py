@@ -49,8 +49,17 @@ class Finisher:
         self.waiting_bytes = 0
         """Size of the answers that are being stored now."""
 
-    async def finish(self, call: ClaimedCall, answer: Answer, *, run_end: RunEnd) -> None:
-        """The call has this outcome, or the log says why not; never raises for Redis."""
+    async def finish(
+        self, call: ClaimedCall, answer: Answer, *, run_end: RunEnd, dead_letter: bool = False
+    ) -> None:
+        """The call has this outcome, or the log says why not; never raises for Redis.
+
+        Args:
+            call: That was run.
+            answer: How it ended.
+            run_end: How its run ends with it, if it does.
+            dead_letter: List it for operators.
+        """
         size = 1 + answer.result.usage.output_bytes
         if self.waiting_bytes + size > self._waiting_max_bytes:
             self._log("result.given_up", call, reason="too many answers wait for Redis")
@@ -58,11 +67,11 @@ class Finisher:
         self.waiting_bytes += size
         try:
             try:
-                await self._finish(call, answer, run_end)
+                await self._finish(call, answer, run_end, dead_letter)
             except asyncio.CancelledError:
                 # The worker ends now. The work is done, so it is worth one more try, which a
                 # second cancellation ends; finishing twice with one result is finishing once.
-                await self._finish(call, answer, run_end)
+                await self._finish(call, answer, run_end, dead_letter)
         except RedisUnavailable:
             self._log("result.given_up", call, reason="Redis stayed away")
         except RedisError as error:
@@ -70,7 +79,9 @@ class Finisher:
         finally:
             self.waiting_bytes -= size
 
-    async def _finish(self, call: ClaimedCall, answer: Answer, run_end: RunEnd) -> None:
+    async def _finish(
+        self, call: ClaimedCall, answer: Answer, run_end: RunEnd, dead_letter: bool
+    ) -> None:
         try:
             stored = await self._store(answer)
         except RedisUnavailable:
@@ -94,6 +105,7 @@ class Finisher:
             ending,
             fence=call.fence,
             actor=self._actor,
+            dead_letter=dead_letter,
             deadline_s=self._patience_s,
         )
         self._tell(call, closed)

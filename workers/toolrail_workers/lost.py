@@ -23,12 +23,14 @@ class LostCalls:
         """The call is queued again or has its outcome; False when its lease is not over.
 
         A lost attempt of a tool that may run twice runs again, while attempts are left and the
-        run is open. Nobody knows what any other tool has done, so its call says just that.
+        run is open. Nobody knows what any other tool has done, so its call says just that. Where
+        no attempt is left, which for such a tool is after the first, an operator gets to see what
+        took the worker along, as a dead letter.
         """
         if call is None or call.state != "running":
             return False
         if call.fields.get("retry_safe") != "1":
-            return await self._close(call, "tool.outcome_unknown")
+            return await self._close(call, "tool.outcome_unknown", dead_letter=True)
         if call.fields.get("cancel"):
             return await self._close(call, "tool.cancelled")
         attempt = call.number("attempt")

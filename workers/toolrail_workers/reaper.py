@@ -1,7 +1,8 @@
 """Make sure that every accepted call ends, whatever happened to its doorbell, worker or client.
 
 Is: one elected sweeper in the fleet; which sweeps, in which order. Is not: the sweeps
-(`sweeps.py`, `run_sweeps.py`, `rebell.py`) or the rules they apply (`lost.py`, the Lua guards).
+(`sweeps.py`, `run_sweeps.py`, `rebell.py`,
+`letter_sweep.py`) or the rules they apply (`lost.py`, the Lua guards).
 Above: `runtime.py`, which ticks it. Below: `leader.py`.
 
 Only the clock of Redis decides, and every decision is guarded by the ledger, so that a second
@@ -14,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from toolrail.errors import ToolrailError
 from toolrail.ledger import LedgerReader
 from toolrail_workers.leader import Leadership
+from toolrail_workers.letter_sweep import ForgottenLetters
 from toolrail_workers.rebell import LostDoorbells
 from toolrail_workers.run_sweeps import RunSweeps
 from toolrail_workers.sweeps import CallSweeps
@@ -34,6 +36,7 @@ class Reaper:
         calls: CallSweeps,
         runs: RunSweeps,
         doorbells: LostDoorbells,
+        letters: ForgottenLetters,
     ) -> None:
         self._leadership = leadership
         self._reader = reader
@@ -47,6 +50,7 @@ class Reaper:
             ("ending", runs.ending),
             ("ended", runs.ended),
             ("idle", runs.idle),
+            ("letters", letters.sweep),
             ("doorbells", doorbells.sweep),
         )
 
