@@ -1,5 +1,6 @@
 """What an agent service sees: tickets, results, events, and the same run from two clients."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -297,3 +298,19 @@ def test_a_blocking_client_is_left_while_a_thread_follows(
         rail.close()
 
         assert "run_created" in followed.result(timeout=20)
+
+
+@pytest.mark.one_redis
+async def test_thousands_may_wait_at_once(cell: Cell) -> None:
+    """They look at their records together, over the connections that one would use."""
+    run = await opened(cell)
+    requests = [
+        CallRequest(id=f"c{n}", name="demo.echo", arguments={"text": "a"}, turn=n // 16)
+        for n in range(2000)
+    ]
+    tickets = await asyncio.gather(*(run.dispatch(request) for request in requests))
+    outcomes = await asyncio.gather(
+        *(run.wait(ticket, timeout_s=0.2) for ticket in tickets), return_exceptions=True
+    )
+
+    assert {type(outcome) for outcome in outcomes} == {WaitTimeout}

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar, cast
 
 import hiredis
@@ -19,7 +20,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from toolrail.errors import AdmissionClosed, RedisError, RedisUnavailable
+from toolrail.errors import AdmissionClosed, Closed, RedisError, RedisUnavailable
 from toolrail.redis_version import ServerVersion, read_version
 
 Argument = str | bytes | int | float
@@ -49,7 +50,43 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
         client_name=name,
         retry=Retry(NoBackoff(), 0),
     )
-    return Redis.from_pool(pool)
+    return SharedRedis.from_pool(pool)
+
+
+class SharedRedis(Redis):
+    """redis-py's client, whose users share the round trips of a tick, and which stays closed."""
+
+    is_closed = False
+
+    @cached_property
+    def round_trips(self) -> "RoundTrips":
+        """What all users of this client send through."""
+        return RoundTrips(self)
+
+    async def execute_command(self, *args: Argument, **options: object) -> object:
+        """Return the reply of one command.
+
+        Raises:
+            Closed: The client was closed; redis-py would connect again, for nobody to disconnect.
+        """
+        self.check_open()
+        return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    def check_open(self) -> None:
+        """The client may be used, or this raises `Closed`."""
+        if self.is_closed:
+            raise Closed
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        """Wait for what is under way, then disconnect for good."""
+        await self.round_trips.settle()
+        self.is_closed = True
+        await super().aclose(close_connection_pool)
+
+
+def round_trips_of(redis: Redis) -> "RoundTrips":
+    """Return the round trips that all users of this client share."""
+    return redis.round_trips if isinstance(redis, SharedRedis) else RoundTrips(redis)
 
 
 async def command(redis: Redis, *args: Argument) -> object:
@@ -219,6 +256,11 @@ class RoundTrips:
             loop.call_soon(self._launch)
         return await waiting.future
 
+    async def settle(self) -> None:
+        """Whatever is under way has its replies."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     def _launch(self) -> None:
         self._scheduled = False
         while self._waiting and self._slots > 0:
@@ -261,6 +303,8 @@ class RoundTrips:
         What redis-py's pipeline does, but packed in C: its packing in Python took half of the
         client's time per call.
         """
+        if isinstance(self._redis, SharedRedis):
+            self._redis.check_open()
         pool = self._redis.connection_pool
         connection = cast("AbstractConnection", await pool.get_connection())  # type: ignore[no-untyped-call]
         try:

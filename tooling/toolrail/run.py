@@ -37,7 +37,7 @@ from toolrail_schemas import (
 )
 
 _CODE = re.compile(r"(?=.{1,128}\Z)[a-z0-9_]+(?:\.[a-z0-9_]+)+")
-REREAD_FIRST_S = 0.5
+REREAD_FIRST_S = 1.0
 REREAD_CAP_S = 5.0
 """The inbox is a hint; so often the record itself is looked at while waiting."""
 
@@ -203,9 +203,10 @@ class Run:
                     await asyncio.wait({future}, timeout=left)
                 if future.done() and future.result():
                     return ToolResult.model_validate_json(future.result())
-                result = await self.result(ticket)
-                if result is not None:
-                    return result
+                if await self._parts.reader.has_ended(ticket.run_id, ticket.call_key):
+                    result = await self.result(ticket)
+                    if result is not None:
+                        return result
                 if loop.time() >= end:
                     raise WaitTimeout
                 reread_s = min(max(reread_s * 2, REREAD_FIRST_S), REREAD_CAP_S)
@@ -258,13 +259,19 @@ class Run:
         """Return up to 500 events after a sequence number."""
         return await self._parts.journal.read(self.id, after_seq=after_seq, limit=limit)
 
-    def events(self, *, after_seq: int = 0) -> AsyncIterator[JournalEvent | UnknownEvent]:
+    async def events(self, *, after_seq: int = 0) -> AsyncIterator[JournalEvent | UnknownEvent]:
         """Yield events as they are written, until the run has ended or the client is closed.
 
         Resume by `seq`.
         """
         parts = self._parts
-        return parts.journal.follow(self.id, after_seq=after_seq, is_wanted=parts.open.is_set)
+        try:
+            async for event in parts.journal.follow(
+                self.id, after_seq=after_seq, is_wanted=parts.open.is_set
+            ):
+                yield event
+        except Closed:
+            return
 
     async def complete(self) -> RunEnd:
         """The run is completed; refused (`calls_pending`) while calls are open."""

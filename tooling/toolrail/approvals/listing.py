@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from toolrail.approvals.deciding import Question
 from toolrail.blobs import Blobs
-from toolrail.errors import ApprovalNotFound
+from toolrail.errors import ApprovalNotFound, Closed
 from toolrail.ledger import JournalReader, Ledger, LedgerReader, StoredCall
 from toolrail.lookup import RunLookup
 from toolrail.redis_io import Away, outlasting
@@ -149,7 +149,10 @@ class Questions:
         return [approval_id_of(run_id, key) for run_id, key in asked]
 
     async def watch(self, away: Away | None) -> AsyncGenerator[ApprovalRecord]:
-        """Yield what waits now, then each question as it is asked and as it ends."""
+        """Yield what waits now, then each question as it is asked and as it ends.
+
+        Ends with its client.
+        """
         last, offset = await self._journal.last_change(), 0
         while True:
             page = await self.pending(run_id="", offset=offset, limit=PAGE_MAX)
@@ -158,14 +161,17 @@ class Questions:
             offset += PAGE_MAX
             if offset >= page.total:
                 break
-        async for run_id, key in self._journal.changes(after=last, kinds=CHANGING, away=away):
-            changed = await outlasting(
-                partial(self._standing, run_id, key),
-                deadline_s=0.0,  # each read in it has its own
-                away=away,
-            )
-            if changed is not None:
-                yield changed
+        try:
+            async for run_id, key in self._journal.changes(after=last, kinds=CHANGING, away=away):
+                changed = await outlasting(
+                    partial(self._standing, run_id, key),
+                    deadline_s=0.0,  # each read in it has its own
+                    away=away,
+                )
+                if changed is not None:
+                    yield changed
+        except Closed:
+            return
 
     async def _standing(self, run_id: str, key: str) -> ApprovalRecord | None:
         call = await self._reader.call(run_id, key)

@@ -12,7 +12,9 @@ from redis.asyncio import Redis
 
 from toolrail.keys import Keys
 from toolrail.ledger.records import StoredCall
-from toolrail.redis_io import Argument, command, retrying
+from toolrail.redis_io import Argument, retrying, round_trips_of
+
+ENDED = frozenset({"completed", "failed", "denied", None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class LedgerReader:
     """All reads of runs and calls; each retries while Redis is away."""
 
     def __init__(self, redis: Redis, *, prefix: str, deadline_s: float) -> None:
-        self._redis = redis
+        self._round_trips = round_trips_of(redis)
         self._keys = Keys(prefix)
         self._deadline_s = deadline_s
 
@@ -50,10 +52,15 @@ class LedgerReader:
         fields = await self._hash(self._keys.call(run_id, call_key))
         return StoredCall(run_id, call_key, fields) if fields else None
 
+    async def has_ended(self, run_id: str, call_key: str) -> bool:
+        """Return whether the call has its outcome, or is forgotten; cheaper than its record."""
+        state = await self._ask("HGET", self._keys.call(run_id, call_key), "state")
+        return state in ENDED
+
     async def open_calls(self, run_id: str) -> list[str]:
         """Return the call keys without an outcome."""
-        # redis-py makes a set of it; sorted, so that whoever closes them does so in one order.
-        return sorted(cast("set[str]", await self._ask("SMEMBERS", self._keys.open_calls(run_id))))
+        # Sorted, so that whoever closes them does so in one order.
+        return sorted(cast("list[str]", await self._ask("SMEMBERS", self._keys.open_calls(run_id))))
 
     async def parked(self) -> list[tuple[str, str]]:
         """Return (run_id, call_key) of every call that waits for a person, first to expire first.
@@ -95,10 +102,12 @@ class LedgerReader:
         await self._ask("ZREM", zset, member)
 
     async def _hash(self, key: str) -> dict[str, str]:
-        return cast("dict[str, str]", await self._ask("HGETALL", key))
+        flat = cast("list[str]", await self._ask("HGETALL", key))
+        return dict(zip(flat[::2], flat[1::2], strict=True))
 
     async def _ask(self, *args: Argument) -> object:
-        return await retrying(lambda: command(self._redis, *args), deadline_s=self._deadline_s)
+        """Return the reply; thousands who ask at once share one connection."""
+        return await retrying(lambda: self._round_trips.send(*args), deadline_s=self._deadline_s)
 
 
 def unaccounted(totals: Mapping[str, int]) -> int:

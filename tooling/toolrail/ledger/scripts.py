@@ -13,7 +13,7 @@ from typing import cast
 from redis import exceptions as rx
 from redis.asyncio import Redis
 
-from toolrail.redis_io import Argument, RoundTrips, command, retrying
+from toolrail.redis_io import Argument, command, retrying, round_trips_of
 
 NAMES = (
     "open_run",
@@ -61,7 +61,7 @@ class Scripts:
     def __init__(self, redis: Redis, *, prefix: str, measured: bool = True) -> None:
         self._redis = redis
         self._prefix = prefix
-        self._round_trips = RoundTrips(redis)
+        self._round_trips = round_trips_of(redis)
         self._texts = {name: script_text(name, measured=measured) for name in NAMES}
         self._sha1 = {
             name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
