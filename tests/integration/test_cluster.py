@@ -252,7 +252,7 @@ def test_commands_in_the_folder_use_the_cluster_until_sigterm_ends_it(up: Up) ->
     assert refused.returncode == 1
     assert "A cluster is up in this folder already" in refused.stderr
     assert code == 0, up.log()
-    assert len(pids) == 2
+    assert len(pids) == 3
     assert [pid for pid in pids if is_alive(pid)] == []
     assert find_cluster(up.state_dir) is None
 

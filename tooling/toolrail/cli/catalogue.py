@@ -88,6 +88,7 @@ OWN_COMMANDS = (
     OwnCommand("runs", "toolrail.cli.runs:runs", "List runs: open, and ended lately."),
     OwnCommand("journal", "toolrail.cli.journal:journal", "Print the journal of a run."),
     OwnCommand("policy", "toolrail.cli.policy:app", "Explain what the policy decides and why."),
+    OwnCommand("exporter", "toolrail.cli.exporter:exporter", "Show the totals to Prometheus."),
     OwnCommand("queues", "toolrail.cli.queues:queues", "Show what waits, and since when."),
     OwnCommand("workers", "toolrail.cli.workers:workers", "List the workers and what they do."),
     OwnCommand("dlq", "toolrail.cli.dlq:app", "Look after calls that lost their last worker."),

@@ -28,7 +28,7 @@ def up(
         typer.Option(help="Workers per source, such as mcp=2; repeat it or use commas."),
     ] = None,
 ) -> None:
-    """Run a whole cluster on this machine: Redis and one worker per source, until Ctrl-C.
+    """Run a whole cluster on this machine: Redis, a worker per source, metrics, until Ctrl-C.
 
     The first Ctrl-C (or SIGTERM) drains and stops in order, the second kills. Commands that are
     run in the same folder meanwhile find the cluster by themselves.
@@ -41,7 +41,7 @@ def up(
 async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
     """Run the cluster until it is asked to stop; 1 when a child had to be given up."""
     sink = _sink(settings)
-    cluster = LocalCluster(settings, sink, scale=scale)
+    cluster = LocalCluster(settings, sink, scale=scale, exports=True)
     loop = asyncio.get_running_loop()
     starting = asyncio.create_task(cluster.start())
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -55,7 +55,7 @@ async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
         gave_up = any(s.state is ChildState.GIVEN_UP for s in cluster.supervisor.statuses())
         return int(gave_up)
     effective = await starting
-    _tell_ready(effective, sink)
+    _tell_ready(effective, cluster.metrics_address, sink)
     await stop_asked
     sink.event("cluster", "stopping; once more kills")
     await cluster.stop()
@@ -69,7 +69,8 @@ def _sink(settings: Settings) -> LineSink:
     return ConsoleSink(sys.stdout, colour=sys.stdout.isatty())
 
 
-def _tell_ready(settings: Settings, sink: LineSink) -> None:
+def _tell_ready(settings: Settings, metrics_address: str, sink: LineSink) -> None:
     sink.event("cluster", f"ready at {redact_url(settings.redis_url)}; Ctrl-C stops it")
+    sink.event("cluster", f"metrics at http://{metrics_address}/metrics")
     folder = settings.state_dir.absolute().parent
     sink.event("cluster", f"in {folder} try: toolrail call workspace.list_files --args '{{}}'")

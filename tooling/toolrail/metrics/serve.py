@@ -29,6 +29,10 @@ IsReady = Callable[[], str | None]
 """Returns None, or the sentence that says why the process is not ready. Asked on a server thread,
 so it looks at what is known and waits for nothing."""
 
+Page = Callable[[], bytes]
+"""Returns the text of `/metrics` at once, for one that takes too long to make within a scrape."""
+PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
 CLIENTS_MAX = 16
 """Connections at once; one more is closed unanswered. Prometheus and a health check make two."""
 CLIENT_S = 5.0
@@ -74,11 +78,12 @@ class Server:
         self._thread.join()
 
 
-def serve(registry: Collector, *, host: str, port: int, is_ready: IsReady) -> Server:
+def serve(registry: Collector | Page, *, host: str, port: int, is_ready: IsReady) -> Server:
     """Return a server that answers from now on.
 
     Args:
-        registry: What `/metrics` shows. Collecting it must not wait for another process.
+        registry: What `/metrics` shows, or its text made beforehand. Collecting it must not wait
+            for another process.
         host: Address to listen on, such as 127.0.0.1.
         port: 0 takes any free one.
         is_ready: What `/readyz` says.
@@ -120,8 +125,8 @@ def serve_beside(
     return server
 
 
-def _application(registry: Collector, is_ready: IsReady) -> WSGIApplication:
-    metrics = cast("WSGIApplication", make_wsgi_app(registry))
+def _application(registry: Collector | Page, is_ready: IsReady) -> WSGIApplication:
+    metrics = _page(registry) if callable(registry) else _collected(registry)
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
@@ -141,6 +146,20 @@ def _application(registry: Collector, is_ready: IsReady) -> WSGIApplication:
                 return _text(start_response, "404 Not Found", f"Nothing here; there is {PATHS}.")
 
     return _head_like_get(answer)
+
+
+def _collected(registry: Collector) -> WSGIApplication:
+    return cast("WSGIApplication", make_wsgi_app(registry))
+
+
+def _page(page: Page) -> WSGIApplication:
+    def answer(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        body = page()
+        headers = [("Content-Type", PAGE_TYPE), ("Content-Length", str(len(body)))]
+        start_response("200 OK", headers)
+        return [body]
+
+    return answer
 
 
 def _reason(is_ready: IsReady) -> str | None:

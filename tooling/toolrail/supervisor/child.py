@@ -13,7 +13,7 @@ from collections import deque
 from pathlib import Path
 
 from toolrail.supervisor.console import LineSink
-from toolrail.supervisor.ready import is_ready_line
+from toolrail.supervisor.ready import is_ready_line, ready_address
 from toolrail.supervisor.spec import ChildSpec, ReadyLine, ReadyProbe, StartedIsReady
 
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
@@ -75,6 +75,8 @@ class ChildProcess:
         self._ready_pipe: _Pipe | None = None
         self._pump: asyncio.Task[None] | None = None
         self.last_lines: deque[str] = deque(maxlen=40)
+        self.address = ""
+        """Where it listens, if it says so when it is ready."""
 
     @property
     def pid(self) -> int:
@@ -208,6 +210,7 @@ class ChildProcess:
             raise RuntimeError("start() opens the ready pipe")
         async for line in self._ready_pipe.reader:
             if is_ready_line(line):
+                self.address = ready_address(line)
                 return
         raise NotReady("closed its ready pipe")
 

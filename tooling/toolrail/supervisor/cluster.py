@@ -1,4 +1,4 @@
-"""Run a whole Toolrail cluster on this machine: Redis, then workers.
+"""Run a whole Toolrail cluster on this machine: Redis, then workers and the exporter.
 
 Is: which processes make a cluster, their settings, secret and state file. Is not: how processes
 are kept (`supervisor.py`), nor how Redis is found and started (`toolrail.embedded`).
@@ -28,7 +28,9 @@ from toolrail.supervisor.supervisor import ChildStatus, Supervisor
 SOURCES = ("builtin", "mcp", "extension")
 ONE_OF_EACH: Mapping[str, int] = MappingProxyType(dict.fromkeys(SOURCES, 1))
 _REDIS = "redis"
+EXPORTER = "exporter"
 _REDIS_CHECK_S = 2.0
+_EXPORTER_STOP_S = 5.0
 _STOP_MARGIN_S = 20.0
 """What a worker may need beyond its drain to close servers and sessions."""
 
@@ -41,12 +43,26 @@ class LocalCluster:
     """
 
     def __init__(
-        self, settings: Settings, sink: LineSink, *, scale: Mapping[str, int] = ONE_OF_EACH
+        self,
+        settings: Settings,
+        sink: LineSink,
+        *,
+        scale: Mapping[str, int] = ONE_OF_EACH,
+        exports: bool = False,
     ) -> None:
+        """Describe the cluster; nothing is started yet.
+
+        Args:
+            settings: Of the cluster and its clients.
+            sink: Takes what its processes print.
+            scale: Workers per source; a source that is left out has none.
+            exports: Show the totals to Prometheus, in one more process.
+        """
         self.settings = settings
         """Completed by `start` with the Redis URL and the secret of this cluster."""
         self._sink = sink
         self._scale = scale
+        self._exports = exports
         self._folder = StateFolder(settings.state_dir)
         self._redis: EmbeddedRedis | None = None
         self._redis_pid: int | None = None
@@ -65,12 +81,17 @@ class LocalCluster:
         try:
             self._complete_secret()
             await self._start_redis()
-            await self.supervisor.start(self._workers())
+            await self.supervisor.start([*self._workers(), *self._exporters()])
             self._write_state()
         except BaseException:
             await self.stop()
             raise
         return self.settings
+
+    @property
+    def metrics_address(self) -> str:
+        """`host:port` of the totals' /metrics; empty while nobody shows them."""
+        return self.supervisor.status(EXPORTER).address if self._exports else ""
 
     async def add(self, spec: ChildSpec) -> None:
         """Start one more child, such as an extension, and return when it is ready."""
@@ -171,6 +192,20 @@ class LocalCluster:
             stop_grace_s=self.settings.drain_s + _STOP_MARGIN_S,
         )
 
+    def _exporters(self) -> list[ChildSpec]:
+        if not self._exports:
+            return []
+        port = self.settings.metrics_port or 0
+        return [
+            ChildSpec(
+                name=EXPORTER,
+                argv=(sys.executable, "-m", "toolrail", "exporter", "--port", str(port)),
+                env=self.environment(),
+                readiness=ReadyLine(),
+                stop_grace_s=_EXPORTER_STOP_S,
+            )
+        ]
+
     def _write_state(self) -> None:
         variables = self.settings.to_env()
         shared = {
@@ -218,4 +253,9 @@ async def process_end(pid: int) -> None:
 
 
 def _entry(status: ChildStatus) -> ChildEntry:
-    return ChildEntry(name=status.spec.name, source=status.spec.source, pid=status.pid)
+    return ChildEntry(
+        name=status.spec.name,
+        source=status.spec.source,
+        pid=status.pid,
+        address=status.address,
+    )

@@ -45,6 +45,8 @@ class ChildEntry(BaseModel):
     name: str
     source: str | None
     pid: int | None
+    address: str = ""
+    """`host:port` where it listens, when it told."""
 
 
 class ClusterState(BaseModel):

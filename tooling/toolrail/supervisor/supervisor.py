@@ -42,6 +42,8 @@ class ChildStatus:
     pid: int | None = None
     starts: int = 0
     exit_code: int | None = None
+    address: str = ""
+    """`host:port` where it listens, while it is ready and if it said so."""
     last_lines: Sequence[str] = field(default_factory=tuple[str, ...])
 
 
@@ -219,6 +221,7 @@ class Supervisor:
         finally:
             kept.process = None
             kept.status.pid = None
+            kept.status.address = ""
 
     async def _watch(self, kept: _Kept, process: ChildProcess) -> str:
         """Wait for the end of a running child, or end it when a stop is asked for."""
@@ -248,6 +251,7 @@ class Supervisor:
             process.kill()
             kept.status.exit_code = await process.wait_end()
             return f"{reason} ({end_in_words(kept.status.exit_code)})"
+        kept.status.address = process.address
         await self._move(kept, ChildState.READY)
         self._sink.event(kept.status.spec.name, f"ready (pid {process.pid})")
         kept.status.exit_code = await process.wait_end()

@@ -37,6 +37,7 @@ class Cluster:
         settings: Settings | None = None,
         scale: Mapping[str, int] = ONE_OF_EACH,
         onward: LineSink | None = None,
+        exports: bool = False,
     ) -> None:
         """Describe the cluster; nothing is started yet.
 
@@ -45,6 +46,7 @@ class Cluster:
             settings: Of cluster and clients alike.
             scale: Workers per source; a source that is left out has none.
             onward: Also gets every line as it comes, such as a terminal.
+            exports: Show the totals to Prometheus, as `toolrail up` does; see `metrics_url`.
         """
         given = Settings() if settings is None else settings
         places = {"state_dir": directory / "state", "workspace_root": directory / "workspaces"}
@@ -52,12 +54,19 @@ class Cluster:
             name: path for name, path in places.items() if name not in given.model_fields_set
         }
         self._sink = KeepingSink(onward=onward)
-        self._local = LocalCluster(given.model_copy(update=missing), self._sink, scale=scale)
+        self._local = LocalCluster(
+            given.model_copy(update=missing), self._sink, scale=scale, exports=exports
+        )
 
     @property
     def settings(self) -> Settings:
         """What a client needs to reach this cluster; complete once it is up."""
         return self._local.settings
+
+    @property
+    def metrics_url(self) -> str:
+        """Where the totals are shown, of a cluster that `exports`."""
+        return f"http://{self._local.metrics_address}/metrics"
 
     async def __aenter__(self) -> Self:
         """Start everything; the cluster is ready afterwards."""
