@@ -10,6 +10,7 @@ import logging
 from typing import cast
 
 from toolrail.redaction import clean_said
+from toolrail_schemas import REDACTED
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,9 @@ CALL_BYTES = 65_536
 
 BREATH_S = 0.01
 """Pause between two reads of a call that printed too much: it is slowed, the worker is not."""
+
+KEY_BEGINS = ("-----BEGIN", "PRIVATE KEY-----")
+KEY_ENDS = "-----END"
 
 CONTROL = dict.fromkeys([*range(9), *range(10, 32), 127], "\N{REPLACEMENT CHARACTER}")
 """What a terminal would obey, and a reader of logs could be fooled by. Tabs may stay."""
@@ -38,6 +42,8 @@ class ChildOutput(asyncio.Protocol):
         self._left = CALL_BYTES
         self._dropped = 0
         self._call_key = ""
+        self._in_key = False
+        """A private key is being printed, whose lines by themselves look like nothing."""
 
     def begin_call(self, call_key: str) -> None:
         """Give the next call a budget of its own, and its key to every line it prints."""
@@ -45,6 +51,7 @@ class ChildOutput(asyncio.Protocol):
             self._tell_dropped()
         self._left = CALL_BYTES
         self._call_key = call_key
+        self._in_key = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, to slow the reading down."""
@@ -90,9 +97,15 @@ class ChildOutput(asyncio.Protocol):
 
     def _log(self, line: bytes | bytearray) -> None:
         for start in range(0, len(line), LINE_BYTES):
-            text = line[start : start + LINE_BYTES].decode("utf-8", "replace")
-            text = clean_said(text).translate(CONTROL)
+            said = line[start : start + LINE_BYTES].decode("utf-8", "replace")
+            text = self._without_keys(said, clean_said(said)).translate(CONTROL)
             log.debug("child.output: %s", text, extra={"call_key": self._call_key, "line": text})
+
+    def _without_keys(self, said: str, cleaned: str) -> str:
+        was_in_key = self._in_key
+        begins = all(part in said for part in KEY_BEGINS)
+        self._in_key = (was_in_key or begins) and KEY_ENDS not in said
+        return REDACTED if was_in_key else cleaned
 
     def _tell_dropped(self) -> None:
         log.warning(

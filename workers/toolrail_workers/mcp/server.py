@@ -331,7 +331,10 @@ class McpServer:
     def _log_end(self, event: str, reason: str, transport: ServerTransport | None) -> None:
         log.warning(event, extra={"server": self.config.id, "reason": reason})
         # A server may print content, so its words are for who debugs only, and without secrets.
-        tail = "" if transport is None else clean_said(transport.diagnosis())[-STDERR_LOGGED_CHARS:]
+        # Cleaned before they are cut, because half a secret looks like nothing.
+        if transport is None or not log.isEnabledFor(logging.DEBUG):
+            return
+        tail = clean_said(transport.diagnosis())[-STDERR_LOGGED_CHARS:]
         if tail:
             log.debug("mcp.server_said", extra={"server": self.config.id, "stderr_tail": tail})
 

@@ -81,7 +81,7 @@ class StderrRing:
         while self._kept - len(self._chunks[0]) >= self._keep_bytes:
             self._kept -= len(self._chunks.popleft())
 
-    def tail(self, limit_bytes: int = 2_000) -> str:
+    def tail(self, limit_bytes: int) -> str:
         """Return the end of what was said, undecodable bytes replaced."""
         return b"".join(self._chunks)[-limit_bytes:].decode("utf-8", errors="replace")
 
@@ -145,7 +145,7 @@ class StdioTransport:
 
     def diagnosis(self) -> str:
         """Return the end of the server's stderr."""
-        return self._stderr.tail()
+        return self._stderr.tail(self._limits.stderr_bytes)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Streams, None]:
