@@ -11,6 +11,7 @@ from typing import Self
 from pydantic import model_validator
 
 from toolrail_schemas._base import (
+    CalledName,
     CallId,
     CallKey,
     Flag,
@@ -63,8 +64,9 @@ class ApprovalRecord(WireModel):
     tenant: Label = "default"
     profile: Label = "default"
     caller: Caller = Caller.ASSISTANT
-    name: Label
-    title: Label
+    name: CalledName
+    """Canonical; the tool's part of it is whatever its server calls it, as is the title."""
+    title: CalledName
     description: ShortText = ""
     """What the tool's author says of it; untrusted plain text, never markup."""
     source: Source

@@ -214,3 +214,11 @@ def test_an_approver_may_have_edited_the_arguments() -> None:
     )
 
     assert (whole.args_sha256, whole.edited_args_sha256) == (SHA, "cd" * 32)
+
+
+@pytest.mark.parametrize("said", ["a\x1b[2Jb", "a\nb", "\x7f"])
+def test_a_question_can_be_asked_about_any_tool(said: str) -> None:
+    """A server's name and title may hold what they like; whoever shows them escapes them."""
+    asked = record(name=f"mcp.gh.{said}", title=said)
+
+    assert ApprovalRecord.model_validate_json(asked.model_dump_json()) == asked
