@@ -14,6 +14,8 @@ POLICY = 2
 """From a tool: refused by policy."""
 SYSTEM = 3
 """From a tool: the run failed. Else: Toolrail itself could not answer."""
+CONFLICT = 4
+"""A decision came to nothing: something else had decided before, or the call had ended."""
 USAGE = 64
 """EX_USAGE: the command line is wrong; not 2, which is the answer of a policy."""
 CONFIG = 78

@@ -11,8 +11,12 @@ from pathlib import Path
 from toolrail.errors import ConfigError
 
 
-def read_arguments(text: str) -> str:
+def read_arguments(text: str, *, key: str = "--args") -> str:
     """Return the JSON text that `JSON`, `@FILE` or `@-` stands for, unread.
+
+    Args:
+        text: As the user gave it.
+        key: The option it was given with.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -27,4 +31,4 @@ def read_arguments(text: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         fix = "Name a file with a JSON object, or write the object itself."
-        raise ConfigError(f"{file} cannot be read: {reason}.", fix=fix, key="--args") from None
+        raise ConfigError(f"{file} cannot be read: {reason}.", fix=fix, key=key) from None

@@ -87,6 +87,11 @@ OWN_COMMANDS = (
     OwnCommand("run", "toolrail.cli.run:app", "Open, show, complete and cancel runs."),
     OwnCommand("runs", "toolrail.cli.runs:runs", "List runs: open, and ended lately."),
     OwnCommand("journal", "toolrail.cli.journal:journal", "Print the journal of a run."),
+    OwnCommand(
+        "approvals",
+        "toolrail.cli.approvals:app",
+        "Decide about calls that wait for a person.",
+    ),
     OwnCommand("policy", "toolrail.cli.policy:app", "Explain what the policy decides and why."),
     OwnCommand("exporter", "toolrail.cli.exporter:exporter", "Show the totals to Prometheus."),
     OwnCommand("queues", "toolrail.cli.queues:queues", "Show what waits, and since when."),

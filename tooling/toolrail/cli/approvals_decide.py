@@ -1,0 +1,232 @@
+"""Carry a person's decisions to the ledger and say what became of each.
+
+Is: who decides, one line per question, the exit code of all. Is not: the decision itself
+(`toolrail.approvals`) or how arguments are edited (`approvals_edit.py`).
+Above: `approvals.py`, `approvals_edit.py`. Below: `approvals_words.py`, `toolrail.sync`.
+
+    0  decided, now or in the same way before      3  Redis cannot be used
+    1  no such question                            4  something else had decided before
+    2  refused: not by this person, not like that
+"""
+
+import getpass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import typer
+
+from toolrail import exit_codes
+from toolrail.approvals import Decision
+from toolrail.cli.approvals_ids import Finder
+from toolrail.cli.approvals_words import name_words
+from toolrail.cli.options import CommandExit
+from toolrail.cli.plain import duration, plain
+from toolrail.errors import (
+    ApprovalConflict,
+    ApprovalNotFound,
+    ApprovalRefused,
+    ConfigError,
+    InvalidArguments,
+    RedisError,
+    RunClosed,
+    RunNotFound,
+    ToolrailError,
+)
+from toolrail.settings import Settings
+from toolrail.sync import Approvals, Toolrail
+from toolrail_schemas import ApprovalRecord, ApprovalScope, ApprovalState
+
+_UNKNOWN_FATE = (
+    "Whether the decision was recorded is not known. Give the same command again: it is recorded "
+    "once, and said a second time it changes nothing."
+)
+_NOTHING = "Nothing was decided."
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """An open client, the questions it can find, and the person who decides."""
+
+    approvals: Approvals
+    finder: Finder
+    by: str
+
+    def named(self, record: ApprovalRecord) -> str:
+        """Return a question's short id and tool, for the beginning of a line."""
+        return f"{self.finder.short.of(record.approval_id)}  {name_words(record)}"
+
+
+Work = Callable[[ApprovalRecord], Decision]
+
+
+def person(by: str | None) -> str:
+    """Return who decides: the given name, else the login.
+
+    Raises:
+        ConfigError: This process has no login, as in some containers.
+    """
+    if by is not None:
+        return by
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        raise ConfigError(
+            "nobody is logged in here.", fix="Say who decides: --by NAME.", key="--by"
+        ) from None
+
+
+@contextmanager
+def deciding(settings: Settings, by: str) -> Generator[Deciding]:
+    """Give an open client; when there is none, nothing was decided, and that is said."""
+    with connected(settings, otherwise=_NOTHING) as rail:
+        yield Deciding(rail.approvals, Finder(rail.approvals), by)
+
+
+@contextmanager
+def connected(settings: Settings, *, otherwise: str = "") -> Generator[Toolrail]:
+    """Give an open client.
+
+    Args:
+        settings: Of the cell.
+        otherwise: Said below the error when the cell cannot be reached.
+
+    Raises:
+        CommandExit: Redis cannot be used, which is told.
+    """
+    with ExitStack() as stack:
+        try:
+            rail = stack.enter_context(Toolrail(settings))
+        except RedisError as error:
+            raise CommandExit(tell("", error, otherwise)) from error
+        yield rail
+
+
+def decide_each(world: Deciding, given: Sequence[str], work: Work, *, note: str = "") -> int:
+    """Decide one question after the other, a line for each; return the first code that is not 0.
+
+    A Redis that is away ends it: the others would only wait for it in turn.
+    """
+    codes: list[int] = []
+    for number, text in enumerate(given, 1):
+        codes.append(decide(world, text, work, note=note))
+        if codes[-1] == exit_codes.SYSTEM and number < len(given):
+            _say_error(f"{len(given) - number} more were not tried. {_NOTHING}")
+            break
+    return next((code for code in codes if code), exit_codes.OK)
+
+
+def decide(world: Deciding, text: str, work: Work, *, note: str = "") -> int:
+    """Decide one question, say what became of it, and return its exit code.
+
+    Args:
+        world: With whom.
+        text: The question's id, or a beginning of it.
+        work: Decides.
+        note: Said of a decision that is new, such as how long it holds.
+    """
+    shown = plain(text[:80])
+    try:
+        record = world.approvals.get(world.finder.find(text))
+        shown = world.named(record)
+    except ToolrailError as error:
+        return tell(shown, error, _NOTHING if isinstance(error, RedisError) else "")
+    try:
+        decision = work(record)
+        return report(world, record, decision, note=note)
+    except ToolrailError as error:
+        return tell(shown, error, _UNKNOWN_FATE if isinstance(error, RedisError) else "")
+
+
+def approve(
+    world: Deciding, record: ApprovalRecord, scope: ApprovalScope, arguments: str | None = None
+) -> Decision:
+    """The call is queued."""
+    return world.approvals.approve(
+        record.approval_id, by=world.by, scope=scope, arguments=arguments
+    )
+
+
+def deny(world: Deciding, record: ApprovalRecord, reason: str) -> Decision:
+    """The call is refused."""
+    return world.approvals.deny(record.approval_id, by=world.by, comment=reason)
+
+
+def report(world: Deciding, record: ApprovalRecord, decision: Decision, *, note: str = "") -> int:
+    """Say what became of a decision; return the exit code."""
+    head = world.named(record)
+    if decision.repeated:
+        stands = world.approvals.get(record.approval_id)
+        ago = duration(world.approvals.now_ms() - (stands.decided_at or 0))
+        typer.echo(f"{head}  already {_did(decision)} by {plain(decision.decided_by)}, {ago} ago")
+        return exit_codes.OK
+    if decision.state in {ApprovalState.APPROVED, ApprovalState.DENIED}:
+        whose = f"as {plain(decision.decided_by)}{note}"
+        typer.echo(f"{head}  {_did(decision)} {whose}; {_next(decision)}")
+        return exit_codes.OK
+    _say_error(f"{head}  {decision.state.value}: the call has ended and does not run.")
+    _say_more(decision.why)
+    return exit_codes.CONFLICT
+
+
+def tell(head: str, error: ToolrailError, more: str = "") -> int:
+    """Say why a decision came to nothing, and what is known; return the exit code."""
+    first, *rest = error.message.splitlines() or [error.code]
+    _say_error(f"{head}  {plain(first)}" if head else plain(first))
+    for line in (*rest, *([more] if more else [])):
+        _say_more(line)
+    return _code_of(error)
+
+
+def nothing(why: str, *, code: int = exit_codes.FAILED) -> CommandExit:
+    """Say that nothing was decided and why; return the end of the command, to be raised."""
+    _say_error(f"{why} {_NOTHING}")
+    return CommandExit(code)
+
+
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Return a person's answer to a question of yes or no.
+
+    Raises:
+        CommandExit: Ctrl-C, or the end of the input.
+    """
+    try:
+        return typer.confirm(question, default=default)
+    except typer.Abort:
+        typer.echo()
+        raise nothing("Interrupted.", code=exit_codes.INTERRUPTED) from None
+
+
+def _code_of(error: ToolrailError) -> int:
+    match error:
+        case ApprovalConflict() | RunClosed():
+            return exit_codes.CONFLICT
+        case ApprovalRefused() | InvalidArguments():
+            return exit_codes.POLICY
+        case ApprovalNotFound() | RunNotFound():
+            return exit_codes.FAILED
+        case ConfigError():
+            return exit_codes.CONFIG
+        case _:
+            return exit_codes.SYSTEM
+
+
+def _did(decision: Decision) -> str:
+    return typer.style(
+        decision.state.value,
+        fg=typer.colors.GREEN if decision.state is ApprovalState.APPROVED else typer.colors.RED,
+    )
+
+
+def _next(decision: Decision) -> str:
+    if decision.state is ApprovalState.DENIED:
+        return "the model is told"
+    return f"the call is {plain(decision.call_state)}"
+
+
+def _say_error(text: str) -> None:
+    typer.secho(f"error: {text}", err=True, fg=typer.colors.RED)
+
+
+def _say_more(text: str) -> None:
+    typer.secho(f"  {plain(text)}", err=True)
