@@ -8,7 +8,7 @@ Above: pytest. Below: `toolrail.testing`, `toolrail.fleet`.
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def quick(settings: Settings) -> Settings:
 
 
 @asynccontextmanager
-async def fleet_of(cluster: Cluster) -> AsyncIterator[Fleet]:
+async def fleet_of(cluster: Cluster) -> AsyncGenerator[Fleet]:
     """Give the cluster's fleet."""
     settings = cluster.settings
     redis = connect(settings.redis_url, timeout_s=2.0, name="test")

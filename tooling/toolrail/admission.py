@@ -25,6 +25,11 @@ class Admission:
         self._checked_at = float("-inf")
         self._share = 0.0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether new calls were welcome at the last look."""
+        return self._share <= self._memory_ratio
+
     async def check(self) -> None:
         """New calls are welcome.
 
@@ -37,7 +42,7 @@ class Admission:
             info = await retrying(lambda: self._redis.info("memory"), deadline_s=self._deadline_s)
             most = int(info.get("maxmemory") or 0)
             self._share = int(info["used_memory"]) / most if most else 0.0
-        if self._share > self._memory_ratio:
+        if not self.is_open:
             raise AdmissionClosed(
                 f"Redis uses {self._share:.0%} of its maxmemory; new calls are refused above "
                 f"{self._memory_ratio:.0%}. Retry later; add memory if it stays so."

@@ -17,6 +17,7 @@ import uuid
 from types import TracebackType
 from typing import Self, cast
 
+from prometheus_client import CollectorRegistry
 from pydantic import JsonValue, ValidationError
 from redis.asyncio import Redis
 
@@ -32,6 +33,7 @@ from toolrail.inbox import Inbox
 from toolrail.keys import Keys
 from toolrail.ledger import JournalReader, Ledger, LedgerReader
 from toolrail.lookup import RunLookup
+from toolrail.metrics.process import ClientMetrics
 from toolrail.policy.load import load_plan, load_policy
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail.redaction import know
@@ -61,6 +63,7 @@ class Toolrail:
         self._keys = Keys(settings.key_prefix)
         self._policies = load_policy(settings.policy_dir)
         self._client = uuid.uuid4().hex
+        self._metrics = ClientMetrics(build=settings.build)
         self._parts: Parts | None = None
         self._doorbell: DoorbellPort | None = None
         self._connections: list[Redis] = []
@@ -73,7 +76,12 @@ class Toolrail:
         """
         settings = self._settings
         name = f"toolrail-client-{self._client[:8]}"
-        redis = connect(settings.redis_url, timeout_s=settings.redis_timeout_s, name=name)
+        redis = connect(
+            settings.redis_url,
+            timeout_s=settings.redis_timeout_s,
+            name=name,
+            meter=self._metrics.redis,
+        )
         blocking = connect(
             settings.redis_url, timeout_s=settings.redis_timeout_s, name=name, blocking=True
         )
@@ -106,6 +114,15 @@ class Toolrail:
         for connection in self._connections:
             await connection.aclose()
         self._connections = []
+
+    @property
+    def metrics(self) -> CollectorRegistry:
+        """What this client counts of itself, to be shown in the /metrics of its service.
+
+        `generate_latest(rail.metrics)` writes it; `REGISTRY.register(rail.metrics)` adds it to
+        what the service shows already, for one client of the process.
+        """
+        return self._metrics.registry
 
     @property
     def approvals(self) -> Approvals:
@@ -263,6 +280,26 @@ class Toolrail:
             raise Closed("This client is not open. Use it inside `async with Toolrail(...)`.")
         return self._parts
 
+    def _admission(self, redis: Redis) -> Admission:
+        settings = self._settings
+        admission = Admission(
+            redis,
+            memory_ratio=settings.admission_memory_ratio,
+            deadline_s=settings.redis_timeout_s,
+        )
+        self._metrics.watch_admission(lambda: admission.is_open)
+        return admission
+
+    def _entries(self, reader: LedgerReader, blobs: Blobs, doorbell: DoorbellPort) -> EntryWriter:
+        return EntryWriter(
+            reader=reader,
+            blobs=blobs,
+            doorbell=doorbell,
+            secret=self._secret,
+            client=self._client,
+            limits=_limits(self._settings),
+        )
+
     def _assemble(self, redis: Redis, blocking: Redis) -> Parts:
         settings, prefix = self._settings, self._settings.key_prefix
         deadline_s = settings.redis_timeout_s
@@ -272,16 +309,15 @@ class Toolrail:
         blobs = Blobs(redis, prefix=prefix, ttl_s=settings.blob_ttl_s, deadline_s=deadline_s)
         doorbell = _doorbell(settings)
         self._doorbell = doorbell
-        entries = EntryWriter(
-            reader=reader,
-            blobs=blobs,
-            doorbell=doorbell,
-            secret=self._secret,
-            client=self._client,
-            limits=_limits(settings),
-        )
+        entries = self._entries(reader, blobs, doorbell)
         drafter = Drafter(registry, call_deadline_ms=int(settings.call_deadline_s * 1000))
-        dispatcher = Dispatcher(ledger=ledger, drafter=drafter, entries=entries, doorbell=doorbell)
+        dispatcher = Dispatcher(
+            ledger=ledger,
+            drafter=drafter,
+            entries=entries,
+            doorbell=doorbell,
+            on_rejected=self._metrics.note_rejected,
+        )
         journal = JournalReader(redis, blocking, prefix=prefix, deadline_s=deadline_s)
         lookup = RunLookup(reader, keys=self._keys, get=self._get)
         approvals = Approvals(
@@ -307,10 +343,9 @@ class Toolrail:
             inbox=Inbox(blocking, keys=self._keys, client=self._client),
             dispatcher=dispatcher,
             approvals=approvals,
+            admission=self._admission(redis),
+            on_rejected=self._metrics.note_rejected,
             open=_opened(),
-            admission=Admission(
-                redis, memory_ratio=settings.admission_memory_ratio, deadline_s=deadline_s
-            ),
         )
 
 

@@ -5,13 +5,13 @@ Is not: waiting for results (`inbox.py`) or anything a worker does. Above: `clie
 gateway. Below: `drafting.py`, `judgement.py`, `entry.py`, the ledger.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from toolrail.doorbell import DoorbellPort
-from toolrail.drafting import Draft, Drafter
+from toolrail.drafting import NO_QUEUE, Draft, Drafter
 from toolrail.entry import EntryWriter
-from toolrail.errors import LedgerError, SystemFailure
+from toolrail.errors import LedgerError, SystemFailure, ToolrailError
 from toolrail.judgement import Judgement, failure, judge
 from toolrail.ledger import Dispatched, Ledger, NewCall
 from toolrail.request import CallRequest, RunContext, Ticket
@@ -26,6 +26,10 @@ class Prepared:
     entry: NewCall
 
 
+OnRejected = Callable[[ToolrailError, str], None]
+"""Told why a call was not taken, and the queue of its tool, as far as that was known."""
+
+
 class Dispatcher:
     """The one way into the ledger for calls."""
 
@@ -36,11 +40,22 @@ class Dispatcher:
         drafter: Drafter,
         entries: EntryWriter,
         doorbell: DoorbellPort,
+        on_rejected: OnRejected,
     ) -> None:
+        """Prepare.
+
+        Args:
+            ledger: Where calls are entered.
+            drafter: Makes drafts of requests.
+            entries: Makes entries of drafts.
+            doorbell: Rung where the ledger cannot.
+            on_rejected: Told of each call that did not get into the ledger.
+        """
         self._ledger = ledger
         self._drafter = drafter
         self._entries = entries
         self._doorbell = doorbell
+        self._on_rejected = on_rejected
         self._validators = ArgumentValidators()
 
     async def dispatch(
@@ -71,6 +86,17 @@ class Dispatcher:
         Apart from `commit`, so that the calls of one turn are prepared one after the other and
         then enter the ledger in their order, in one round trip.
         """
+        source = NO_QUEUE
+        try:
+            await self._check_id(run, request)
+            draft = await self._drafter.draft(run, request, deadline_s)
+            source = draft.queue
+            return Prepared(draft, await self._entries.entry(run, draft, self._judge(run, draft)))
+        except ToolrailError as error:
+            self._on_rejected(error, source)
+            raise
+
+    async def _check_id(self, run: RunContext, request: CallRequest) -> None:
         if request.id == "":
             raise await self._fail_run(
                 run,
@@ -78,11 +104,16 @@ class Dispatcher:
                 "The model made a call without an id, so the run was failed. "
                 "Pass the provider's id; an adapter for a provider without ids derives one.",
             )
-        draft = await self._drafter.draft(run, request, deadline_s)
-        return Prepared(draft, await self._entries.entry(run, draft, self._judge(run, draft)))
 
     async def commit(self, run: RunContext, prepared: Prepared) -> Ticket:
         """The prepared call is in the ledger; see `dispatch`."""
+        try:
+            return await self._commit(run, prepared)
+        except ToolrailError as error:
+            self._on_rejected(error, prepared.draft.queue)
+            raise
+
+    async def _commit(self, run: RunContext, prepared: Prepared) -> Ticket:
         draft = prepared.draft
         dispatched = await self._ledger.dispatch(prepared.entry)
         for _ in range(_TRIES):
@@ -119,12 +150,15 @@ class Dispatcher:
         """
         ids = [(request.turn, request.id) for request in requests]
         if len(set(ids)) < len(ids):
-            raise await self._fail_run(
+            error = await self._fail_run(
                 run,
                 "model.duplicate_tool_call_id",
                 "Two calls of one response share an id, so the run was failed. "
                 "Pass the provider's ids unchanged.",
             )
+            for _ in requests:
+                self._on_rejected(error, NO_QUEUE)
+            raise error
 
     async def _fail_run(self, run: RunContext, code: str, message: str) -> SystemFailure:
         await self._ledger.end_run(

@@ -15,7 +15,7 @@ from toolrail.judgement import Asked
 from toolrail.names import AliasMap
 from toolrail.redaction import clean
 from toolrail.registry import RegisteredTool, RegistryView
-from toolrail.request import CallRequest, Redrive, RunContext, check_identity
+from toolrail.request import CallRequest, CallTooLarge, Redrive, RunContext, check_identity
 from toolrail.validation import parse_arguments
 from toolrail_schemas import call_key, canonical_json, queue_of, sha256_hex
 
@@ -110,7 +110,7 @@ def _metadata_bytes(metadata: Mapping[str, JsonValue] | None) -> bytes:
             f"provider_metadata is not JSON: {error}. Pass on what the provider sent, parsed."
         ) from error
     if len(data) > METADATA_MAX_BYTES:
-        raise CallError(
+        raise CallTooLarge(
             f"provider_metadata has {len(data)} bytes; the limit is {METADATA_MAX_BYTES}. "
             "Keep it on your side, and pass a key to it."
         )

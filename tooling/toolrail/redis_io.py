@@ -8,6 +8,8 @@ RESP2 is asked for on purpose: its replies have one shape in every redis-py from
 
 import asyncio
 import random
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +23,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from toolrail.errors import AdmissionClosed, Closed, RedisError, RedisUnavailable
+from toolrail.redis_meter import OTHER_OPERATION, RedisMeter
 from toolrail.redis_version import ServerVersion, read_version
 
 Argument = str | bytes | int | float
@@ -31,7 +34,14 @@ BACKOFF_FIRST_S = 0.02
 BACKOFF_CAP_S = 1.0
 
 
-def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) -> Redis:
+def connect(
+    url: str,
+    *,
+    timeout_s: float,
+    name: str,
+    blocking: bool = False,
+    meter: RedisMeter | None = None,
+) -> Redis:
     """Return a client that decodes UTF-8 and leaves retrying to `retrying`.
 
     Args:
@@ -39,6 +49,8 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
         timeout_s: For connecting and for each reply.
         name: Shown by CLIENT LIST.
         blocking: For a client that waits in XREAD: replies may then take as long as they like.
+        meter: Counts the single commands and shared round trips of this client; redis-py's own
+            pipelines are not counted.
     """
     pool = ConnectionPool.from_url(
         url,
@@ -50,13 +62,16 @@ def connect(url: str, *, timeout_s: float, name: str, blocking: bool = False) ->
         client_name=name,
         retry=Retry(NoBackoff(), 0),
     )
-    return SharedRedis.from_pool(pool)
+    redis = cast("SharedRedis", SharedRedis.from_pool(pool))
+    redis.meter = meter
+    return redis
 
 
 class SharedRedis(Redis):
     """redis-py's client, whose users share the round trips of a tick, and which stays closed."""
 
     is_closed = False
+    meter: RedisMeter | None = None
 
     @cached_property
     def round_trips(self) -> "RoundTrips":
@@ -70,7 +85,19 @@ class SharedRedis(Redis):
             Closed: The client was closed; redis-py would connect again, for nobody to disconnect.
         """
         self.check_open()
-        return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+        work = cast("Awaitable[object]", super().execute_command(*args, **options))  # type: ignore[no-untyped-call]
+        meter = self.meter
+        if meter is None:
+            return await work
+        began = time.perf_counter()
+        try:
+            reply = await work
+        except Exception as error:
+            meter.failed(error)
+            raise
+        meter.took(OTHER_OPERATION, 1, time.perf_counter() - began)
+        meter.heard()
+        return reply
 
     def check_open(self) -> None:
         """The client may be used, or this raises `Closed`."""
@@ -240,11 +267,17 @@ class RoundTrips:
 
     def __init__(self, redis: Redis, *, in_flight: int = 4, batch: int = 256) -> None:
         self._redis = redis
+        self._meter = redis.meter if isinstance(redis, SharedRedis) else None
+        self._operations: dict[Argument, str] = {}
         self._slots = in_flight
         self._batch = batch
         self._waiting: list[_Waiting] = []
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def name_operations(self, names: Mapping[str, str]) -> None:
+        """Count commands with this first argument, such as a script's hash, under its name."""
+        self._operations.update(names)
 
     async def send(self, *args: Argument) -> object:
         """Return the reply of one command, or raise what Redis or the connection raised."""
@@ -277,9 +310,12 @@ class RoundTrips:
             self._launch()
 
     async def _flush(self, batch: list[_Waiting]) -> None:
+        began = time.perf_counter()
         try:
             replies = await self._exchange([waiting.args for waiting in batch])
         except BaseException as error:
+            if self._meter is not None:
+                self._meter.failed(error, len(batch))
             # Whatever ended the round trip, its callers must not wait for ever.
             for waiting in batch:
                 if not waiting.future.done():
@@ -289,6 +325,8 @@ class RoundTrips:
             if not isinstance(error, Exception):
                 raise
             return
+        if self._meter is not None:
+            self._count(self._meter, batch, replies, time.perf_counter() - began)
         for waiting, reply in zip(batch, replies, strict=True):
             if waiting.future.done():
                 continue
@@ -296,6 +334,18 @@ class RoundTrips:
                 waiting.future.set_exception(reply)
             else:
                 waiting.future.set_result(reply)
+
+    def _count(
+        self, meter: RedisMeter, batch: list[_Waiting], replies: list[object], took_s: float
+    ) -> None:
+        """Count a round trip, once for each operation in it: one name is cheap, one bucket less."""
+        meter.heard()
+        names = Counter([waiting.args[1] if len(waiting.args) > 1 else "" for waiting in batch])
+        for name, times in names.items():
+            meter.took(self._operations.get(name, OTHER_OPERATION), times, took_s)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                meter.failed(reply)
 
     async def _exchange(self, commands: Sequence[tuple[Argument, ...]]) -> list[object]:
         """Return one reply, or the error in its place, for each command.

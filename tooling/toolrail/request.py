@@ -31,6 +31,12 @@ class Redrive:
     by: str
 
 
+class CallTooLarge(CallError):
+    """A part of the call is larger than is kept for anybody. Make it smaller."""
+
+    code = "call.too_large"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
     """One call as a model made it.

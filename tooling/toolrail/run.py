@@ -16,8 +16,16 @@ from toolrail.admission import Admission
 from toolrail.approvals import Approvals, Decision
 from toolrail.blobs import Blobs
 from toolrail.closing import cancel_call, close_open_calls
-from toolrail.dispatcher import Dispatcher, Prepared
-from toolrail.errors import CallError, CallNotFound, Closed, RunNotFound, WaitTimeout
+from toolrail.dispatcher import Dispatcher, OnRejected, Prepared
+from toolrail.drafting import NO_QUEUE
+from toolrail.errors import (
+    CallError,
+    CallNotFound,
+    Closed,
+    RunNotFound,
+    ToolrailError,
+    WaitTimeout,
+)
 from toolrail.inbox import Inbox
 from toolrail.ledger import JournalReader, Ledger, LedgerReader, RunEnd
 from toolrail.lookup import RunLookup
@@ -56,6 +64,7 @@ class Parts:
     dispatcher: Dispatcher
     approvals: Approvals
     admission: Admission
+    on_rejected: OnRejected
     open: asyncio.Event
     """Set while the client is open; its runs are of no use afterwards."""
 
@@ -120,8 +129,17 @@ class Run:
 
     async def dispatch(self, request: CallRequest, *, deadline_s: float | None = None) -> Ticket:
         """The call is accepted and will have exactly one result; see `Dispatcher.dispatch`."""
-        await self._parts.admission.check()
+        await self._check_admission(1)
         return await self._parts.dispatcher.dispatch(self._context, request, deadline_s=deadline_s)
+
+    async def _check_admission(self, calls: int) -> None:
+        parts = self._parts
+        try:
+            await parts.admission.check()
+        except ToolrailError as error:
+            for _ in range(calls):
+                parts.on_rejected(error, NO_QUEUE)
+            raise
 
     async def call(
         self,
@@ -158,7 +176,7 @@ class Run:
         All are accepted in one round trip. A tool that ends the run is started when the others
         have ended, and calls after it are refused (`tool.after_finish`).
         """
-        await self._parts.admission.check()
+        await self._check_admission(len(requests))
         dispatcher = self._parts.dispatcher
         await dispatcher.check_turn(self._context, requests)
         calls = [await dispatcher.prepare(self._context, request) for request in requests]

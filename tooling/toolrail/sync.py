@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from prometheus_client import CollectorRegistry
 from pydantic import JsonValue
 
 from toolrail.approvals import ApprovalPage, Decision
@@ -238,6 +239,11 @@ class Toolrail:
     def approvals(self) -> Approvals:
         """The calls of all runs that wait for a person."""
         return Approvals(self._rail.approvals, self._portal)
+
+    @property
+    def metrics(self) -> CollectorRegistry:
+        """What this client counts of itself; see `toolrail.Toolrail.metrics`."""
+        return self._rail.metrics
 
     def refresh_tools(self) -> None:
         """The client sees every tool that is announced by now."""

@@ -67,6 +67,7 @@ class Scripts:
             name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
             for name, text in self._texts.items()
         }
+        self._round_trips.name_operations({sha1: name for name, sha1 in self._sha1.items()})
         self._loading = asyncio.Lock()
 
     async def call(self, name: str, *args: Argument, deadline_s: float) -> list[object]:
