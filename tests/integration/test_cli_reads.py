@@ -13,9 +13,10 @@ from redis import Redis
 
 from tests.cells import Cell, open_cell, opened, serve, write_policy
 from tests.cli import Cli
+from tests.fleets import appear
 from tests.waiting import await_until
 from toolrail import CallRequest, Settings
-from toolrail.fleet import Fleet, WorkerRecord
+from toolrail.fleet import Fleet
 from toolrail.keys import Keys
 from toolrail.redis_io import command
 
@@ -37,29 +38,6 @@ async def queue(cell: Cell, *, calls: int, tenant: str = "default") -> str:
     for number in range(calls):
         await run.dispatch(CallRequest(id=f"c{number}", name="demo.echo", arguments={"text": "a"}))
     return run.id
-
-
-def worker_record(
-    name: str, sources: tuple[str, ...], now_ms: int, *, draining: bool, build: str
-) -> WorkerRecord:
-    """Return what a worker says of itself."""
-    return WorkerRecord(
-        worker=name,
-        sources=sources,
-        queues=sources,
-        slots=10,
-        busy=3,
-        draining=draining,
-        pid=1,
-        host="here",
-        version="1",
-        build=build,
-        started_ms=now_ms - 60_000,
-        seen_ms=now_ms,
-        metrics_address="",
-        loop_lag_ms=1,
-        last_progress_ms=now_ms,
-    )
 
 
 async def clock_moves(cell: Cell) -> None:
@@ -212,13 +190,8 @@ async def test_no_argument_of_a_tool_nobody_knows_is_shown(cell: Cell, cli: Cli)
 async def test_workers_are_listed_with_what_they_do(cell: Cell, cli: Cli) -> None:
     """Filtered by source, host and build; a queue sums up those that serve it."""
     fleet = Fleet(cell.bench.redis, prefix=cell.settings.key_prefix, deadline_s=5)
-    now_ms = await fleet.now_ms()
-    for name, sources, draining, build in (
-        ("w1", ("builtin", "mcp"), False, "b1"),
-        ("w2", ("builtin",), True, "b2"),
-    ):
-        record = worker_record(name, sources, now_ms, draining=draining, build=build)
-        await fleet.say(record, ttl_ms=60_000)
+    await appear(fleet, "w1", "builtin", "mcp")
+    await appear(fleet, "w2", draining=True, build="b2")
     listed = (await cli.within("workers", "--json")).rows()
     by_build = (await cli.within("workers", "--json", "--build", "b2")).rows()
     by_source = (await cli.within("workers", "--json", "--source", "mcp")).rows()

@@ -16,7 +16,9 @@ from toolrail.redaction import summarize
 from toolrail.registry import Registry
 from toolrail_schemas import JsonObject, ToolSpec, summarize_arguments
 
-FIELDS = (
+ARGUMENT_FIELDS = ("args", "args_bytes", "args_blob", "spec_hash")
+"""What a summary of the arguments needs; some are large."""
+PLAIN_FIELDS = (
     "call_id",
     "tool",
     "state",
@@ -33,11 +35,8 @@ FIELDS = (
     "accepted_ms",
     "started_ms",
     "ended_ms",
-    "args",
-    "args_bytes",
-    "args_blob",
-    "spec_hash",
 )
+FIELDS = (*PLAIN_FIELDS, *ARGUMENT_FIELDS)
 """What is read of a record. A record of another version may lack any of them."""
 
 
@@ -64,7 +63,8 @@ class CallRow:
         error_code: Why it failed; "" for a success.
         accepted_ms: When the ledger took it, by the clock of Redis.
         ended_ms: When it had its outcome; 0 while it has none.
-        args_summary: Redacted, escaped, at most 1000 characters, one line for each argument.
+        args_summary: Redacted, escaped, at most 1000 characters, one line for each argument; ""
+            in lists.
     """
 
     run_id: str
@@ -93,7 +93,7 @@ async def known_specs(registry: Registry) -> dict[str, ToolSpec]:
 
 
 def call_row(
-    run_id: str, call_key: str, fields: Mapping[str, str], specs: Mapping[str, ToolSpec]
+    run_id: str, call_key: str, fields: Mapping[str, str], specs: Mapping[str, ToolSpec] | None
 ) -> CallRow:
     """Return the row of a record, whatever it lacks.
 
@@ -102,7 +102,8 @@ def call_row(
         call_key: The call.
         fields: Of the record.
         specs: By hash. Of a call whose spec is not among them no argument's value is shown, for
-            nobody can tell which of them the tool's schema marks as secret.
+            nobody can tell which of them the tool's schema marks as secret. None: the arguments are
+            not looked at.
     """
     return CallRow(
         run_id=run_id,
@@ -122,11 +123,11 @@ def call_row(
         error_code=fields.get("error_code", ""),
         accepted_ms=number(fields, "accepted_ms"),
         ended_ms=number(fields, "ended_ms"),
-        args_summary=_summary(fields, specs.get(fields.get("spec_hash", ""))),
+        args_summary="" if specs is None else _summary(fields, specs),
     )
 
 
-def _summary(fields: Mapping[str, str], spec: ToolSpec | None) -> str:
+def _summary(fields: Mapping[str, str], specs: Mapping[str, ToolSpec]) -> str:
     text = fields.get("args", "")
     if not text:
         stored = f"{number(fields, 'args_bytes')} bytes, stored apart"
@@ -138,6 +139,7 @@ def _summary(fields: Mapping[str, str], spec: ToolSpec | None) -> str:
     if not isinstance(arguments, dict):
         return "(not readable)"
     known = cast("JsonObject", arguments)
+    spec = specs.get(fields.get("spec_hash", ""))
     if spec is None:
         return summarize_arguments(known, secret_keys=known.keys()) or "(none)"
     return summarize(spec, known) or "(none)"

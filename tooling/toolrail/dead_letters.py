@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from toolrail.call_rows import FIELDS, CallRow, call_row, known_specs
+from toolrail.call_rows import PLAIN_FIELDS, CallRow, call_row, known_specs
 from toolrail.errors import LedgerError
 from toolrail.keys import is_run_id
 from toolrail.ledger import JournalReader, LedgerReader, StoredCall
@@ -28,7 +28,7 @@ LIMIT = 50
 BY_MAX_CHARS = 128
 EFFECT_UNKNOWN = "tool.outcome_unknown"
 _FIELDS = (
-    *FIELDS,
+    *PLAIN_FIELDS,
     "redrives",
     "redrive_refused",
     "redriving_by",
@@ -297,7 +297,7 @@ def _letter(
     dead_ms: int,
     shown: CallRow | None = None,
 ) -> DeadLetter:
-    hidden = call_row(run_id, call_key, fields, {}) if fields else None
+    hidden = call_row(run_id, call_key, fields, None) if fields else None
     return DeadLetter(
         letter_id=approval_id_of(run_id, call_key),
         call=shown or hidden,

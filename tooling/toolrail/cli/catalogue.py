@@ -96,6 +96,7 @@ OWN_COMMANDS = (
     OwnCommand("exporter", "toolrail.cli.exporter:exporter", "Show the totals to Prometheus."),
     OwnCommand("queues", "toolrail.cli.queues:queues", "Show what waits, and since when."),
     OwnCommand("workers", "toolrail.cli.workers:workers", "List the workers and what they do."),
+    OwnCommand("drain", "toolrail.cli.drain:drain", "Ask workers to claim no more calls."),
     OwnCommand("dlq", "toolrail.cli.dlq:app", "Look after calls that lost their last worker."),
     OwnCommand("doctor", "toolrail.cli.doctor:doctor", "Check this machine and its settings."),
     OwnCommand("health", "toolrail.cli.health:health", "Ask this container's process if it lives."),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import typer
 from pydantic import JsonValue
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,12 +29,26 @@ _STEPS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows under their heads; on a terminal cells are folded to its width."""
+    if not sys.stdout.isatty():
+        _print_plain(columns, rows)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(escape_text(clean(cell))) for cell in row))
     _print(table)
+
+
+def _print_plain(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print each row on one line, for other programs; many rows cost little."""
+    cells = [list(columns), *([escape_text(cell) for cell in row] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = (
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
+        )
+        typer.echo("  ".join(padded).rstrip())
 
 
 def print_fields(fields: Mapping[str, str]) -> None:
