@@ -25,6 +25,22 @@ from grafana_foundation_sdk.models import dashboard as models
 
 HERE = Path(__file__).parent
 PROMETHEUS = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+# Of stacked areas: what is ours to answer for is red, what others did is not.
+COLOURS = {
+    "{{outcome}}": {
+        "ok": "green",
+        "lost": "dark-red",
+        "system_error": "red",
+        "timeout": "orange",
+        "tool_error": "yellow",
+        "denied": "purple",
+        "approval_expired": "light-purple",
+        "over_budget": "super-light-purple",
+        "cancelled": "blue",
+    },
+    "{{state}}": {"queued": "orange", "running": "green", "awaiting_approval": "purple"},
+    "{{decision}}": {"approved": "green", "denied": "purple", "expired": "red"},
+}
 HEIGHTS = {"stat": 4, "lines": 8, "stack": 8, "bars": 8}
 Query = tuple[str, str]
 Builder = stat.Panel | timeseries.Panel | bargauge.Panel
@@ -121,7 +137,11 @@ def _lines(block: Block) -> timeseries.Panel:
 
 def _stack(block: Block) -> timeseries.Panel:
     stacking = common.StackingConfig().mode(kinds.StackingMode.NORMAL).group("A")
-    return _lines(block).stacking(stacking).fill_opacity(30)
+    panel = _lines(block).stacking(stacking).fill_opacity(30)
+    for name, colour in COLOURS.get(block.queries[0][0], {}).items():
+        fixed = {"mode": "fixed", "fixedColor": colour}
+        panel.override_by_name(name, [models.DynamicConfigValue(id_val="color", value=fixed)])
+    return panel
 
 
 def _bars(_: Block) -> bargauge.Panel:

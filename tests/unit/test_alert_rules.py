@@ -200,6 +200,7 @@ def test_the_rules_name_only_what_prometheus_scrapes() -> None:
     assert {job["job_name"] for job in jobs} == {
         "toolrail-exporter",
         "toolrail-workers",
+        "toolrail-clients",
         "prometheus",
     }
     assert "source:" not in (PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8")
