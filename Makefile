@@ -11,7 +11,7 @@ export UV_SYSTEM_CERTS := true
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench dashboards dashboards-live requirements
+.PHONY: help demo test check format bench dashboards dashboards-live compose-smoke requirements
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ dashboards: $(SYNCED)  ## write the Grafana dashboards anew
 
 dashboards-live: $(SYNCED)  ## check and draw every panel on a real cell while everything goes wrong
 	@$(BIN)/python -m tests.live
+
+compose-smoke: $(SYNCED)  ## build the image and run the deployment under podman, as root, for minutes
+	@$(BIN)/python -m tests.smoke
 
 requirements: $(SYNCED)  ## write the hashes of what builds the image anew, after a change of the lock
 	@$(BIN)/uv export --quiet --frozen --no-annotate --no-header --only-group build \

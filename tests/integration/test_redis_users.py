@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ from tests.servers import absent, redis_program
 from tests.waiting import await_until
 from toolrail import CallRequest, Run, Toolrail, exit_codes
 from toolrail.ledger import LedgerReader, unaccounted
+from toolrail.metrics.exporter import Exporter
+from toolrail.metrics.serve import Server
 from toolrail.redis_io import connect
 from toolrail.settings import Settings, own_environment
 from toolrail.supervisor.console import KeepingSink
@@ -71,6 +74,13 @@ FORBIDDEN_TO_ALL = (
     "SET elsewhere 1",
     "COPY toolrail:runs elsewhere",
     "RENAME toolrail:runs elsewhere",
+)
+OPERATOR = (
+    ("doctor",),
+    ("workers",),
+    ("queues",),
+    ("runs", "--json"),
+    ("dlq", "list"),
 )
 SCRIPTED = "EVAL return(redis.call('{}')) 0"
 FORBIDDEN_TO = {
@@ -174,10 +184,50 @@ async def use_everything(rail: Toolrail, file: Path) -> None:
     assert await run.status() == "completed"
 
 
+async def look_after_everything(settings: Settings) -> list[str]:
+    """Type what operators type; return what failed, with its output."""
+
+    async def look(words: tuple[str, ...]) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "toolrail", *words),
+            env=own_environment() | settings.to_env(),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        return f"{words}: {output.decode()}" if process.returncode else ""
+
+    return [text for text in await asyncio.gather(*map(look, OPERATOR)) if text]
+
+
+async def shown(settings: Settings) -> str:
+    """Return what the exporter shows once it has read Redis."""
+    stop, pages = asyncio.Event(), list[str]()
+
+    async def look(server: Server) -> bool:
+        pages.append(await asyncio.to_thread(page_of, server.address))
+        return "toolrail_redis_up 1.0" in pages[-1]
+
+    servers: list[Server] = []
+    exporter = Exporter(settings.model_copy(update={"metrics_port": 0}))
+    task = asyncio.create_task(exporter.run(stop, on_ready=servers.append))
+    await await_until(lambda: servers, "the exporter", timeout_s=BOUND_S)
+    await await_until(lambda: look(servers[0]), "a read of Redis", timeout_s=BOUND_S)
+    stop.set()
+    await asyncio.wait_for(task, BOUND_S)
+    return pages[-1]
+
+
+def page_of(address: str) -> str:
+    """Return the metrics of an exporter."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        return bytes(answer.read()).decode()
+
+
 async def test_every_role_does_its_work_and_is_refused_nothing(
     server: UserRedis, tmp_path: Path
 ) -> None:
-    """Dispatch, approval, journal, cancel, all three queues, drain and totals: no NOPERM at all."""
+    """Calls, approvals, drain, totals, and what operators type: no NOPERM in all of it."""
     sink = KeepingSink()
     async with (
         running_worker(server, tmp_path, sink=sink) as supervisor,
@@ -185,6 +235,8 @@ async def test_every_role_does_its_work_and_is_refused_nothing(
         Toolrail(server.settings("client")) as rail,
     ):
         await use_everything(rail, tmp_path)
+        failed = await look_after_everything(server.settings("client"))
+        page = await shown(server.settings("exporter"))
     reader_settings = server.settings("exporter")
     redis = connect(reader_settings.redis_url, timeout_s=5, name="test")
     totals = await LedgerReader(redis, prefix="toolrail:", deadline_s=5).totals()
@@ -193,6 +245,8 @@ async def test_every_role_does_its_work_and_is_refused_nothing(
     assert supervisor.status("w").exit_code == exit_codes.OK, sink.lines("w")
     assert sum(value for name, value in totals.items() if name.startswith("accepted:")) == 5
     assert unaccounted(totals) == 0
+    assert not failed, failed
+    assert "\ntoolrail_calls_unaccounted 0.0\n" in page
     assert server.refused() == []
 
 
