@@ -26,7 +26,7 @@ class Lists:
 
     waiting: Sequence[str] = ()
     decided: Sequence[str] = ()
-    reads: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list[str])
 
     def ids(self) -> list[str]:
         self.reads.append("ids")
