@@ -61,7 +61,7 @@ _NAMED = (
     r"(?:passw(?:or)?d|passphrase|passcode|pwd|secret|credential|token(?!s)"
     r"|(?:api|access|private)[_-]?key)[a-z0-9_-]{0,40}+"
 )
-_SEPARATOR = r"\\{0,4}+[\"']?+\s{0,4}+(?:=>|[:=])\s{0,4}+(?:b(?=[\"']))?"
+_SEPARATOR = r"\\{0,4}+[\"']?+\s{0,4}+(?:=>|[:=](?!>))\s{0,4}+(?:b(?=[\"']))?"
 # A quoted value ends at its quote, one inside of a quoted text at its escaped quote.
 _QUOTED = "|".join(
     rf"{quote}(?:[^{quote}\\\n]|\\.)+|\\{{1,4}}+{quote}(?:[^{quote}\\\n]|\\[^{quote}\\\n])+"

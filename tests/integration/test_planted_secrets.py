@@ -93,6 +93,9 @@ async def test_every_secret_was_planted_where_the_test_says(scene: Scene) -> Non
     assert {name for name, secret in ALL.items() if secret.core.encode() in home} == WENT_HOME
     missing = [(p, w) for p, words in LOGGED.items() for w in words if w not in logs[p]]
     assert not missing, missing
+    shown = {place.partition(" run_")[0]: data for place, data in scene.shown}
+    assert {"journal", "run show", "doctor", "runs --json", "approvals show"} <= shown.keys()
+    assert b"planted.pay" in shown["metrics of the exporter"]
 
 
 async def test_no_planted_secret_is_found_anywhere(scene: Scene) -> None:

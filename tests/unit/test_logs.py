@@ -9,10 +9,13 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.functions import make_spec
 from toolrail.logs import JsonFormatter, TextFormatter, extra_fields, fields_of, set_up_logging
+from toolrail.redaction import Holding, know
 
 
 def record(message: str = "call.claimed", **fields: object) -> logging.LogRecord:
@@ -99,6 +102,65 @@ def test_an_exception_of_a_tool_is_logged_without_its_words() -> None:
 def test_only_what_the_caller_gave_is_extra() -> None:
     """The attributes of every record are not fields."""
     assert extra_fields(record(call_key="ab")) == {"call_key": "ab"}
+
+
+def raised(message: str) -> object:
+    """Return the `exc_info` of an exception with these words."""
+    try:
+        raise OSError(message)
+    except OSError:
+        return sys.exc_info()
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+@pytest.mark.parametrize("name", ["toolrail.test", "httpx"])
+def test_no_secret_leaves_in_message_field_or_traceback(
+    formatter: logging.Formatter, name: str
+) -> None:
+    """Whichever library speaks, and however deep in a field it stands."""
+    know(["correct horse battery"])
+    made = logging.makeLogRecord(
+        {
+            "name": name,
+            "msg": "GET %s with %s",
+            "args": ("https://u:needle@h", "correct horse battery"),
+            "headers": {"Authorization": "Bearer needle", "a": [("x", "correct horse battery")]},
+            "api_key": "needle",
+            "of_any_type": Path("correct horse battery"),
+            "exc_info": raised("password=needle"),
+            "stack_info": "File correct horse battery",
+        }
+    )
+    line = formatter.format(made)
+
+    assert "needle" not in line
+    assert "horse" not in line
+    assert "GET https://u:«redacted»@h with «redacted»" in line
+    assert "OSError: password=«redacted»" in line
+
+
+def test_numbers_and_ids_stay_readable() -> None:
+    """What merely counts tokens, or is a digest, is no secret."""
+    fields: dict[str, object] = {
+        "output_tokens": 12,
+        "call_key": "0123456789abcdef",
+        "is_secret": True,
+        "none": None,
+    }
+    line = JsonFormatter().format(record("call.claimed", **fields))
+
+    assert {name: json.loads(line)[name] for name in fields} == fields
+
+
+def test_a_model_cannot_blind_our_words_with_an_argument() -> None:
+    """It hides what others say of its call, and nothing that we say ourselves."""
+    with Holding(make_spec("demo.any"), {"password": "call.claimed"}):
+        ours = TextFormatter().format(record("call.claimed", reason="call.claimed"))
+        said = logging.makeLogRecord({"name": "some.library", "msg": "got call.claimed"})
+        theirs = TextFormatter().format(said)
+
+    assert ours.endswith("call.claimed reason=call.claimed")
+    assert theirs.endswith("got «redacted»")
 
 
 @pytest.mark.usefixtures("root_kept")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from toolrail.errors import ConfigError
+from toolrail.redaction import clean
 from toolrail_schemas import Permission
 from toolrail_workers.mcp.config import (
     ServerConfig,
@@ -199,6 +200,43 @@ def test_references_are_resolved_when_the_server_starts(tmp_path: Path) -> None:
     assert command.environment["PATH"] == "/only"
     assert command.environment["AUTH"] == "Bearer t"
     assert command.cwd == tmp_path
+
+
+def test_variables_and_headers_of_the_file_are_secrets(tmp_path: Path) -> None:
+    """All but words, references and places that exist; of disabled and refused servers too."""
+    variables: Entry = {
+        "NOTES_FOLDER": str(tmp_path),
+        "LOG_LEVEL": "debug",
+        "FROM_US": "${FROM_US}",
+        "PLAIN": "in plain words",
+        "PASSWORD": "short",
+    }
+    file = parsed(
+        notes={"command": "x", "env": variables, "toolrail": {"env_passthrough": ["FROM_US"]}},
+        off={"disabled": True, "env": {"KEY": "of a disabled one"}},
+        far={
+            "url": "https://h",
+            "headers": {"X-Key": "of a header", "Authorization": "Bearer abc"},
+        },
+    )
+
+    known = {"in plain words", "short", "of a disabled one", "of a header", "abc"}
+    assert set(file.secrets) == known
+    assert "plain" not in repr(file)
+
+
+def test_what_a_server_is_given_is_known_as_secret_before_it_starts() -> None:
+    """Its words are cleaned of it from the first on."""
+    config = only(
+        {
+            "command": "x",
+            "env": {"OWN": "pre-${GIVEN}"},
+            "toolrail": {"env_passthrough": ["GIVEN", "HOME"]},
+        }
+    )
+    command_for(config, {"GIVEN": "given by the worker", "HOME": "/"})
+
+    assert clean("<given by the worker>") == clean("<pre-given by the worker>") == "<«redacted»>"
 
 
 def test_a_variable_that_is_not_set_stops_that_server() -> None:

@@ -101,3 +101,69 @@ def test_the_password_of_a_url_is_known_in_both_spellings() -> None:
     """And no URL is refused here."""
     assert secrets_of_url("redis://:p%40ss@h/0") == ["p%40ss", "p@ss"]
     assert secrets_of_url("http://[") == secrets_of_url(None) == secrets_of_url("redis://h") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("password=hunter2", "password=«redacted»"),
+        ("my password: hunter2!", "my password: «redacted»"),
+        ('{"password": "cor rect\\"horse", "x": 1}', '{"password": "«redacted»", "x": 1}'),
+        ('{\\"password\\": \\"a b\\"}', '{\\"password\\": \\"«redacted»\\"}'),
+        ("{'Authorization': 'Bearer abc'}", "{'Authorization': '«redacted»'}"),
+        ("(b'cookie', b'ab'), (b'a', b'b')", "(b'cookie', b'«redacted»'), (b'a', b'b')"),
+        ("Authorization: Digest a=b, c=d\nnext", "Authorization: «redacted»\nnext"),
+        ("token=Bearer abc123def456", "token=«redacted» «redacted»"),
+        ("https://u:p%40ss@host/x?sig=abc&z=1", "https://u:«redacted»@host/x?sig=«redacted»&z=1"),
+        ("redis://:pw@h:6379/0", "redis://:«redacted»@h:6379/0"),
+        ("-----BEGIN PRIVATE KEY-----\\nabc\\n-----END PRIVATE KEY-----.", "«redacted»."),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc", "«redacted»"),
+        ("a-AKIAABCD1234ABCD1234.", "a-«redacted»."),
+        ("Cookie: a=b; c=d", "Cookie: «redacted»"),
+    ],
+)
+def test_a_credential_is_cut_out_of_any_text(text: str, clean: str) -> None:
+    """What is around it stays: which name, which user, which host."""
+    assert PLAIN.clean(text) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TOOLRAIL_SECRET: must have at least 16 characters. Correct or unset it.",
+        "There is no secret to sign doorbells with. Set TOOLRAIL_SECRET or TOOLRAIL_SECRET_FILE.",
+        "max_output_tokens: 4000, output_tokens=12, token=null, password=None",
+        "call_key=0123456789abcdef public_key: ssh-rsa",
+        "Bearer authentication required. WWW-Authenticate: Bearer realm",
+        '{"url":"http://h:8080","mail":"me@example.org"}',
+        "sk-ip, task-force-of-the-night, the bearer of news",
+        "«redacted»",
+    ],
+)
+def test_ordinary_words_stay(text: str) -> None:
+    """Our own sentences, counters and keys among them."""
+    assert PLAIN.clean(text) == text
+
+
+WORST = [
+    *("password=", "pwd", 'token="', "token='", "password: ", "secret: Aaaaaa", "pwd: " + "a" * 64),
+    *("-eyJ", "eyJ", "eyJaaaaaaaa.", "sk-", "xox", "ghp_aaaaaaaaaaaaaaaaa", "AKIAABCD", "hf_pypi-"),
+    *("://", "://a:", "://a:b", "bearer ", "Bearer   ", "basic aaaaaaaa ", "?sig=", "cookie: "),
+    *(
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN ",
+        'cookie"',
+        'pwd="\\',
+        "api_key  ",
+        "«redacted»",
+    ),
+    *("authorization", "secret" + "a" * 40, 'pwd\\\\"', "authorization',  b'", "a", " ", "\ud800"),
+]
+
+
+@pytest.mark.parametrize("unit", WORST)
+def test_no_text_takes_long(unit: str) -> None:
+    """A pattern that reads again what it read would take minutes, and the test would time out."""
+    text = unit * (500_000 // len(unit))
+
+    assert Redactor(["some value"]).clean(text)

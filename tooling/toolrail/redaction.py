@@ -152,11 +152,16 @@ def clean_payload(payload: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     cleaned = clean_json(texts)
     if cleaned == texts or not isinstance(cleaned, dict):
         return payload
-    # In the order of the event; a mark may be longer than what it stands for.
-    return {key: _cut(cleaned[key]) if key in texts else payload[key] for key in payload}
+    # A mark may be longer than what it stands for.
+    rest = {key: value for key, value in payload.items() if key not in texts}
+    return {**rest, **{key: _cut(value) for key, value in cleaned.items()}}
 
 
 def _cut(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return [_cut(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _cut(inner) for key, inner in value.items()}
     return value[:PAYLOAD_STRING_MAX_CHARS] if isinstance(value, str) else value
 
 

@@ -16,6 +16,7 @@ from pydantic import JsonValue, ValidationError
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.ledger import EventLine
 from toolrail.logs import fields_of
+from toolrail.redaction import clean_payload
 from toolrail.tools import ToolOutput
 from toolrail.validation import validator_for
 from toolrail_schemas import (
@@ -322,8 +323,9 @@ def event_lines(
             log.error("tool.forged_event", extra={"type": kind.value})
             continue
         try:
-            line = EventLine(kind, payload)
-            check_payload(kind, {**payload, **added})
+            # Clean first, because a mark may be longer than what it stands for.
+            line = EventLine(kind, clean_payload(payload))
+            check_payload(kind, {**line.payload, **added})
             line.triple()
         except (ValueError, TypeError) as error:
             why = str(error)[:300]

@@ -39,6 +39,7 @@ ROOT_KEYS = ("mcpServers", "servers")
 REFERENCE = re.compile(r"\$\{(?:env:)?([^}]*)\}")
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OWN_VARIABLES = "TOOLRAIL_"
+SCHEMES = frozenset({"basic", "bearer", "token"})
 SECRET_MIN_CHARS = 8
 """A shorter value of a variable that has no secret's name is a word such as `debug`."""
 
@@ -141,7 +142,7 @@ class ServerConfig:
     """Names the server everywhere: in tool names, metrics, refs."""
     command: str
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     cwd: str | None = None
     options: ServerOptions = field(default_factory=ServerOptions)
 
@@ -230,8 +231,9 @@ def _secrets_in(entries: Mapping[str, JsonValue]) -> Iterator[str]:
                 if not isinstance(value, str) or REFERENCE.search(value):
                     continue
                 if may_be_secret(name, value):
-                    # `Bearer x`: the last word is the secret.
-                    yield from (value, value.rpartition(" ")[2])
+                    scheme, _, rest = value.partition(" ")
+                    # `Bearer x`: by itself x is the secret.
+                    yield rest if scheme.lower() in SCHEMES else value
 
 
 class _Reader:

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -92,7 +92,7 @@ class StdioCommand:
 
     command: str
     args: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     cwd: Path | None = None
 
 
