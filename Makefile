@@ -11,7 +11,7 @@ export UV_SYSTEM_CERTS := true
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench dashboards dashboards-live compose-smoke requirements
+.PHONY: help demo test check format bench dashboards dashboards recording-live compose-smoke requirements
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ format: $(SYNCED)  ## format the code and apply the safe fixes
 
 bench: $(SYNCED)  ## measure governed calls per second on this machine
 	@$(BIN)/python -m tests.bench
+
+recording: $(SYNCED)  ## play one approval on a real cluster into tooling/APPROVALS.md
+	@$(BIN)/python -m tests.recording
 
 dashboards: $(SYNCED)  ## write the Grafana dashboards anew
 	@$(BIN)/python compose/grafana/generate.py
