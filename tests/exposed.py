@@ -18,9 +18,9 @@ SERIES_MAX = 2_000
 """Of one process. Source: the research on metrics, 1.4."""
 
 
-def scrape(address: str, path: str = "/metrics") -> str:
+def scrape(address: str, path: str = "/metrics", *, timeout_s: float = 5.0) -> str:
     """Return what a server at `host:port` answers."""
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=timeout_s) as answer:
         text: bytes = answer.read()
         return text.decode()
 

@@ -16,7 +16,6 @@ from toolrail.ledger import Ledger, LedgerReader
 from toolrail.registry import Registry
 from toolrail.settings import Settings
 from toolrail_workers.announce import Announcer
-from toolrail_workers.answers import Answers
 from toolrail_workers.books import Books
 from toolrail_workers.execute import CallRunner, Parts
 from toolrail_workers.executor import Executor
@@ -24,6 +23,7 @@ from toolrail_workers.finishing import PATIENCE_S, WAITING_MAX_BYTES, Finisher
 from toolrail_workers.leader import Leadership
 from toolrail_workers.letter_sweep import ForgottenLetters
 from toolrail_workers.lost import LostCalls
+from toolrail_workers.metrics import WorkerMetrics
 from toolrail_workers.passing import Passing
 from toolrail_workers.reaper import Reaper
 from toolrail_workers.rebell import LostDoorbells
@@ -70,6 +70,7 @@ def assemble(
     redis: Redis,
     *,
     worker: str,
+    metrics: WorkerMetrics,
     given: dict[str, Executor] | None = None,
     tuning: Tuning = USUAL,
 ) -> Assembly:
@@ -80,6 +81,7 @@ def assemble(
         sources: Queues that are served.
         redis: Of the ledger.
         worker: Id of this worker.
+        metrics: Where to count.
         given: Executors by queue, instead of those of the table in `sources.py`.
         tuning: Bounds.
 
@@ -91,8 +93,7 @@ def assemble(
     books = create_books(
         settings, redis, doorbell=doorbell, actor=f"worker:{worker}", deadline_s=settings.lease_s
     )
-    wanted = ExecutorParts(settings=settings, worker=worker, redis=redis, blobs=books.blobs)
-    executors = create_executors(sources, wanted) if given is None else given
+    executors = given or create_executors(sources, _wanted(settings, books, metrics, worker))
     registry = Registry(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s)
     specs = SpecIndex(list(executors.values()))
     parts = Parts(
@@ -101,9 +102,8 @@ def assemble(
         renewals=Renewals(books.ledger, lease_s=settings.lease_s, renew_s=settings.renew_s),
         specs=specs,
         passing=Passing(books, registry, specs, worker=worker, queues=executors.keys()),
-        answers=Answers(),
-        finisher=create_finisher(settings, redis, worker=worker, tuning=tuning),
-        lost=LostCalls(books),
+        finisher=create_finisher(settings, books, tuning=tuning, metrics=metrics),
+        running=metrics.running,
         stop_grace_s=tuning.stop_grace_s,
     )
     return Assembly(
@@ -116,16 +116,30 @@ def assemble(
     )
 
 
-def create_finisher(settings: Settings, redis: Redis, *, worker: str, tuning: Tuning) -> Finisher:
+def _wanted(settings: Settings, books: Books, metrics: WorkerMetrics, worker: str) -> ExecutorParts:
+    return ExecutorParts(
+        settings=settings,
+        worker=worker,
+        redis=books.redis,
+        blobs=books.blobs,
+        registry=metrics.registry,
+    )
+
+
+def create_finisher(
+    settings: Settings, books: Books, *, tuning: Tuning, metrics: WorkerMetrics
+) -> Finisher:
     """Return what ends a worker's calls; it waits longer for Redis than anything else."""
+    redis = books.redis
     prefix, patience_s = settings.key_prefix, settings.lease_s + PATIENCE_S
     return Finisher(
         Ledger(redis, prefix=prefix, deadline_s=patience_s),
         Blobs(redis, prefix=prefix, ttl_s=settings.blob_ttl_s, deadline_s=patience_s),
-        worker=worker,
+        actor=books.actor,
         inline_bytes=settings.inline_result_bytes,
         patience_s=patience_s,
         waiting_max_bytes=tuning.waiting_max_bytes,
+        on_finished=metrics.note_call,
     )
 
 

@@ -9,6 +9,8 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from toolrail.blobs import Blobs
@@ -50,9 +52,9 @@ class Parts:
     renewals: Renewals
     specs: SpecIndex
     passing: Passing
-    answers: Answers
     finisher: Finisher
-    lost: LostCalls
+    running: dict[str, int]
+    """Claimed calls by queue; counted up and down here, read by the metrics."""
     stop_grace_s: float
 
 
@@ -78,6 +80,8 @@ class CallRunner:
         self._parts = parts
         self._books = parts.books
         self._refs = GivenRefs(parts.books)
+        self._answers = Answers()
+        self._lost = LostCalls(parts.books)
 
     async def run(self, doorbell: Doorbell) -> None:
         """The call has its outcome, is somebody else's, or is left to the reaper.
@@ -103,7 +107,7 @@ class CallRunner:
             lease_until=renewals.lease_until(sent_at),
             stop_grace_s=self._parts.stop_grace_s,
         )
-        with renewals.holding(running):
+        with self._counted(claim), renewals.holding(running):
             if loop.time() - sent_at > SLOW_CLAIM_SHARE * renewals.lease_ms / 1000:
                 # The lease may be over before the answer came, and with it the right to start.
                 await renewals.renew_one(running)
@@ -112,7 +116,16 @@ class CallRunner:
             # Not renewed any more, so a lease of no length stays over.
             await self._books.ledger.renew([held], lease_ms=0)
             call = await self._books.reader.call(held.run_id, held.call_key)
-            await self._parts.lost.settle(call)
+            await self._lost.settle(call)
+
+    @contextmanager
+    def _counted(self, claim: Claim) -> Generator[None]:
+        queue, running = claim.fields["queue"], self._parts.running
+        running[queue] = running.get(queue, 0) + 1
+        try:
+            yield
+        finally:
+            running[queue] -= 1
 
     async def _claim(self, doorbell: Doorbell, tools: str) -> Claim | Refusal:
         return await self._books.ledger.claim(
@@ -170,7 +183,7 @@ class CallRunner:
         if ended.output is not None:
             output = await self._refs.checked(ended.output, run_id=call.run_id, stored=store.stored)
             ended = replace(ended, output=output)
-        answer = parts.answers.of_ended(
+        answer = self._answers.of_ended(
             call,
             found.spec,
             ended,

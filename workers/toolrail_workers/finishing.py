@@ -6,12 +6,14 @@ the answer (`answers.py`). Above: `execute.py`. Below: blobs, `results.py`, the 
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Literal
 
 from toolrail.blobs import Blobs
 from toolrail.errors import AdmissionClosed, RedisError, RedisUnavailable
-from toolrail.ledger import Closed, Ledger
+from toolrail.ledger import Closed, Ledger, Outcome
 from toolrail.results import StoredResult, ending_of, store_result
+from toolrail_schemas import Source
 from toolrail_workers.answers import Answer, Spent, failed
 from toolrail_workers.executor import ClaimedCall
 
@@ -27,6 +29,9 @@ the reaper tells the caller what that means for its tool."""
 RunEnd = Literal["completed", "failed", ""]
 
 
+OnFinished = Callable[[Source, Outcome], None]
+
+
 class Finisher:
     """Ends the calls of one worker."""
 
@@ -35,17 +40,30 @@ class Finisher:
         ledger: Ledger,
         blobs: Blobs,
         *,
-        worker: str,
+        actor: str,
         inline_bytes: int,
         patience_s: float,
         waiting_max_bytes: int,
+        on_finished: OnFinished,
     ) -> None:
+        """Prepare.
+
+        Args:
+            ledger: Where calls end.
+            blobs: Where large results go.
+            actor: This worker, as the journal names it.
+            inline_bytes: Largest result that stays in the record.
+            patience_s: How long a result is kept for a Redis that is away.
+            waiting_max_bytes: Size of all results that are kept.
+            on_finished: Told of each call that has its outcome from here.
+        """
         self._ledger = ledger
         self._blobs = blobs
-        self._actor = f"worker:{worker}"
+        self._actor = actor
         self._inline_bytes = inline_bytes
         self._patience_s = patience_s
         self._waiting_max_bytes = waiting_max_bytes
+        self._on_finished = on_finished
         self.waiting_bytes = 0
         """Size of the answers that are being stored now."""
 
@@ -108,6 +126,8 @@ class Finisher:
             dead_letter=dead_letter,
             deadline_s=self._patience_s,
         )
+        if closed.status in {"closed", "duplicate"}:
+            self._on_finished(call.source, ending.outcome)
         self._tell(call, closed)
 
     async def _store(self, answer: Answer) -> StoredResult:

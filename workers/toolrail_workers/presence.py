@@ -12,10 +12,10 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 from toolrail.errors import ToolrailError
 from toolrail.fleet import Fleet, WorkerRecord
+from toolrail.metrics.process import toolrail_version
 from toolrail_workers.port import PoolControl
 from toolrail_workers.watchdog import LagWatch, StallWatch
 
@@ -24,14 +24,6 @@ log = logging.getLogger(__name__)
 LIVES = 3
 """Rounds that may be missed before the worker counts as gone."""
 WITHDRAW_S = 1.5
-
-
-def toolrail_version() -> str:
-    """Return the version that runs."""
-    try:
-        return version("toolrail")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from toolrail_schemas import Doorbell
 from toolrail_workers.assembly import USUAL, Assembly, Tuning, assemble, is_foreign
 from toolrail_workers.duty import Duty
 from toolrail_workers.executor import Executor
+from toolrail_workers.metrics import WorkerMetrics
 from toolrail_workers.nudges import Nudges
 from toolrail_workers.periodic import Periodic
 from toolrail_workers.port import DoorbellNotTaken, PoolControl
@@ -86,6 +87,8 @@ class WorkerRuntime:
         self._busy = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self.metrics = WorkerMetrics(sources, build=settings.build)
+        self._is_ready = False
         self._is_ending = False
         self._made: Assembly | None = None
         self._duty: Duty | None = None
@@ -103,6 +106,8 @@ class WorkerRuntime:
             ConfigError: A source is unknown or its settings are wrong.
         """
         settings = self._settings
+        address = self.metrics.serve(settings, why_not_ready=self._why_not_ready)
+        self._closing.push_async_callback(self.metrics.close)
         redis = self._connect(blocking=False)
         blocking = self._connect(blocking=True)
         await check_version(redis, deadline_s=settings.lease_s)
@@ -113,9 +118,11 @@ class WorkerRuntime:
             worker=self.worker,
             given=self._given,
             tuning=self._tuning,
+            metrics=self.metrics,
         )
         self._closing.push_async_callback(made.doorbell.close)
         duty = self._duty = self._create_duty(made, redis)
+        duty.presence.metrics_address = address
         self._closing.push_async_callback(duty.presence.withdraw)
 
         def on_change() -> None:
@@ -128,6 +135,7 @@ class WorkerRuntime:
             await executor.start(on_change)
         await duty.begin()
         self._begin_loops(made, duty, blocking)
+        self._is_ready = True
         log.info("worker.started", extra={"worker": self.worker, "sources": self._sources})
 
     def _begin_loops(self, made: Assembly, duty: Duty, blocking: Redis) -> None:
@@ -153,6 +161,7 @@ class WorkerRuntime:
             timeout_s=self._settings.redis_timeout_s,
             name=f"toolrail-{self.worker}",
             blocking=blocking,
+            meter=None if blocking else self.metrics.redis,
         )
         self._closing.push_async_callback(redis.aclose)
         return redis
@@ -160,7 +169,7 @@ class WorkerRuntime:
     def _create_duty(self, made: Assembly, redis: Redis) -> Duty:
         settings = self._settings
         lag, stall = self._watch(redis, Keys(settings.key_prefix))
-        return Duty(
+        duty = Duty(
             Fleet(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s),
             Identity(
                 worker=self.worker,
@@ -173,10 +182,22 @@ class WorkerRuntime:
             lag=lag,
             stall=stall,
         )
+        self.metrics.watch(
+            self._control, lag=lag, stall=stall, is_draining=lambda: duty.is_draining
+        )
+        return duty
+
+    def _why_not_ready(self) -> str | None:
+        """Return why no call would be claimed now; asked on another thread."""
+        if not self._is_ready:
+            return "The worker is starting."
+        if self._duty is not None and self._duty.is_draining:
+            return "The worker is draining; it claims no calls."
+        return None
 
     def _watch(self, redis: Redis, keys: Keys) -> tuple[LagWatch, StallWatch]:
         settings = self._settings
-        lag = LagWatch(settings.loop_lag_limit_s)
+        lag = LagWatch(settings.loop_lag_limit_s, on_lag=self.metrics.note_lag)
         lag.start()
         self._closing.callback(lag.stop)
         stall = StallWatch(

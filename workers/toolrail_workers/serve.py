@@ -9,6 +9,8 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import typer
 
@@ -17,6 +19,8 @@ from toolrail.cli.failures import tell_error
 from toolrail.cli.options import CommandExit
 from toolrail.cli.start import options_of, start
 from toolrail.errors import ConfigError, RedisUnavailable
+from toolrail.metrics.process import ProcessMetrics
+from toolrail.metrics.serve import serve_beside
 from toolrail.redis_io import check_version, connect
 from toolrail.settings import Settings, redact_url
 from toolrail.supervisor.ready import announce_ready
@@ -50,7 +54,8 @@ def serve(
         raise CommandExit(exit_codes.CONFIG) from None
     if os.geteuid() == 0:
         log.warning("worker.runs_as_root: tools have every right here; start it as another user")
-    asyncio.run(wait_for_redis(settings))
+    with showing_why_not_ready(settings):
+        asyncio.run(wait_for_redis(settings))
     code = run_worker(
         create_app(settings),
         queues=queues,
@@ -69,6 +74,26 @@ def prepare(context: typer.Context, *, slots: int | None) -> Settings:
     settings = start(context)
     settings.require_secret()
     return settings if slots is None else settings.model_copy(update={"slots": slots})
+
+
+@contextmanager
+def showing_why_not_ready(settings: Settings) -> Generator[None]:
+    """Answer health checks while Redis is waited for: alive, not ready, and nothing to count.
+
+    Otherwise whoever restarts what does not answer would restart a fleet that only waits.
+    """
+    server = serve_beside(
+        ProcessMetrics(build=settings.build).registry,
+        host=settings.metrics_host,
+        port=settings.metrics_port,
+        is_ready=lambda: "The worker waits for Redis.",
+    )
+    try:
+        yield
+    finally:
+        # The worker then serves the same port itself.
+        if server is not None:
+            server.close()
 
 
 async def wait_for_redis(settings: Settings) -> None:

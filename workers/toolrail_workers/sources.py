@@ -5,10 +5,11 @@ Above: `runtime.py`. Below: nothing; the executors' modules are named, not impor
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import cast
 
+from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from toolrail.blobs import Blobs
@@ -34,6 +35,8 @@ class ExecutorParts:
     redis: Redis
     """For short commands only; shared with the ledger."""
     blobs: Blobs
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    """Of this worker's metrics, for what only the executor can count."""
 
 
 def create_executors(sources: Sequence[str], parts: ExecutorParts) -> dict[str, Executor]:

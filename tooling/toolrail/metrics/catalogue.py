@@ -187,7 +187,7 @@ CALLS_REJECTED = process_counter(
     labels.REJECTION,
 )
 WORKER_SLOTS = process_gauge(
-    "toolrail_worker_slots", "Calls this worker may run at once.", labels.QUEUE
+    "toolrail_worker_slots", "Calls this worker may run at once, of all its queues.", labels.QUEUE
 )
 WORKER_SLOTS_BUSY = process_gauge(
     "toolrail_worker_slots_busy", "Calls this worker runs.", labels.QUEUE
@@ -210,6 +210,10 @@ EVENT_LOOP_LAG = process_histogram(
     "toolrail_event_loop_lag_seconds",
     buckets.LAG_S,
     "How late this process's event loop comes to what is due.",
+)
+EVENT_LOOP_BLOCKED = process_gauge(
+    "toolrail_event_loop_blocked_seconds",
+    "How late this process's event loop is at this moment; 0 while it keeps up.",
 )
 MCP_SERVER_UP = process_gauge(
     "toolrail_mcp_server_up", "Whether the MCP server answers.", labels.SERVER

@@ -40,6 +40,7 @@ CLIENT_S = 5.0
 POLL_S = 0.25
 """How often the server looks for its own end and for clients that took too long."""
 BACKLOG = 64
+ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  # what an operator may choose
 PATHS = "/metrics, /healthz and /readyz"
 
 
@@ -68,6 +69,8 @@ class Server:
     def address(self) -> str:
         """`host:port`, as a scraper on this machine or network reaches it."""
         host = self._http.server_name
+        if host in ANYWHERE:
+            host = socket.gethostname()
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def close(self) -> None:
