@@ -70,5 +70,6 @@ def cli(
     handlers, level = list(root.handlers), root.level
     yield Cli(capsys)
     logging.captureWarnings(capture=False)
+    logging.disable(logging.NOTSET)
     root.handlers[:] = handlers
     root.setLevel(level)

@@ -1,7 +1,6 @@
 """The cluster of one folder with a real Redis: it starts, survives a crash, and is found.
 
-Is: `LocalCluster` without workers, and `toolrail doctor` beside it. Is not: calls (the other
-tests of this folder).
+Is: `LocalCluster` without workers. Is not: calls (the other tests of this folder).
 Above: nothing. Below: `toolrail.supervisor`, `toolrail.cli`.
 """
 
@@ -20,7 +19,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tests.servers import absent
 from tests.waiting import await_until
-from toolrail.cli.doctor import Finding, Level, check_redis, check_settings
 from toolrail.embedded import find_program
 from toolrail.errors import ClusterRunning, RedisNotFound, RedisUnavailable
 from toolrail.settings import Settings
@@ -56,11 +54,6 @@ async def ping(url: str) -> bool:
             return bool(await client.ping())
         except (RedisConnectionError, AuthenticationError):
             return False
-
-
-def levels(findings: list[Finding]) -> dict[str, Level]:
-    """Return the last level of each subject."""
-    return {finding.subject: finding.level for finding in findings}
 
 
 async def test_a_client_in_the_folder_finds_the_cluster(cluster: LocalCluster) -> None:
@@ -123,29 +116,3 @@ async def test_a_given_redis_that_is_down_is_told_at_once(
             await LocalCluster(settings, sink, scale=NO_WORKERS).start()
 
     assert find_cluster(settings.state_dir) is None
-
-
-async def test_the_doctor_names_a_server_that_may_throw_calls_away(settings: Settings) -> None:
-    """maxmemory-policy must be noeviction."""
-    async with redis.asyncio.Redis.from_url(settings.redis_url) as client:
-        await client.config_set("maxmemory-policy", "allkeys-lru")
-        try:
-            findings = await check_redis(settings)
-        finally:
-            await client.config_set("maxmemory-policy", "noeviction")
-    problems = [finding for finding in findings if finding.level is Level.PROBLEM]
-
-    assert [problem.fix for problem in problems] == ["CONFIG SET maxmemory-policy noeviction"]
-
-
-async def test_the_doctor_calls_a_given_server_that_is_down_a_problem() -> None:
-    """Its URL is shown without the password."""
-    findings = await check_redis(Settings(redis_url="redis://:hush@127.0.0.1:1/0"))
-
-    assert [finding.level for finding in findings] == [Level.PROBLEM]
-    assert "redis://:***@127.0.0.1:1/0" in findings[0].text
-
-
-def test_the_doctor_says_that_no_cluster_is_up_here(tmp_path: Path) -> None:
-    """It is a note: a client elsewhere is told its Redis by the environment."""
-    assert levels(check_settings(Settings(state_dir=tmp_path)))["cluster"] is Level.NOTE

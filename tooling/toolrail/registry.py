@@ -69,7 +69,7 @@ class ToolSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class Entry:
     """What one worker last said of one owner."""
 
     specs: str
@@ -79,7 +79,7 @@ class _Entry:
     since_us: int
     """When it first announced these specs; the newest wins."""
 
-    def says_the_same(self, other: "_Entry | None") -> bool:
+    def says_the_same(self, other: "Entry | None") -> bool:
         """Whether a reader learns nothing new."""
         return other is not None and (self.specs, self.available, self.reason) == (
             other.specs,
@@ -88,16 +88,16 @@ class _Entry:
         )
 
 
-_ENTRY = TypeAdapter(_Entry)
+_ENTRY = TypeAdapter(Entry)
 _TEXTS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Offer:
+class Offer:
     """An entry that was read, with its tools by name."""
 
     worker: str
-    entry: _Entry
+    entry: Entry
     is_live: bool
     was_live: bool
     """Not long ago; see `RESTART_S`."""
@@ -150,7 +150,7 @@ class Registry:
         text, is_stored, silent = cast("tuple[str | None, int, list[str]]", await look.execute())
         held = None if text is None else _entry(text)
         since_us = held.since_us if held is not None and held.specs == sha256 else now_us
-        entry = _Entry(specs=sha256, available=available, reason=reason, since_us=since_us)
+        entry = Entry(specs=sha256, available=available, reason=reason, since_us=since_us)
         gone = [name for name in silent if name != worker]
         pipe = self._redis.pipeline(transaction=True)
         if not is_stored or not entry.says_the_same(held):
@@ -230,23 +230,23 @@ class Registry:
         """Return every listed tool; a name that two owners claim stays with the first."""
         found: dict[str, RegisteredTool] = {}
         for queue in QUEUES:
-            now_ms = await self._now_ms()
-            owners = await retrying(
-                lambda queue=queue, now_ms=now_ms: command(  # type: ignore[misc]
-                    self._redis,
-                    "ZRANGEBYSCORE",
-                    self._keys.registry_owners(queue),
-                    now_ms,
-                    "+inf",
-                ),
-                deadline_s=self._deadline_s,
-            )
-            for owner in sorted(cast("list[str]", owners)):
-                for tool in _merged(queue, owner, await self._offers(queue, owner, now_ms)):
+            for owner, offers in (await self.offers(queue)).items():
+                for tool in _merged(queue, owner, offers):
                     found.setdefault(tool.spec.name, tool)
         return [found[name] for name in sorted(found)]
 
-    async def _offers(self, queue: str, owner: str, now_ms: int) -> list[_Offer]:
+    async def offers(self, queue: str) -> dict[str, list[Offer]]:
+        """Return what each worker said last of each owner of a queue, by owner; see `Offer`."""
+        now_ms = await self._now_ms()
+        key = self._keys.registry_owners(queue)
+        owners = await retrying(
+            lambda: command(self._redis, "ZRANGEBYSCORE", key, now_ms, "+inf"),
+            deadline_s=self._deadline_s,
+        )
+        names = sorted(cast("list[str]", owners))
+        return {owner: await self._offers(queue, owner, now_ms) for owner in names}
+
+    async def _offers(self, queue: str, owner: str, now_ms: int) -> list[Offer]:
         async def read() -> tuple[dict[str, str], list[tuple[str, float]]]:
             pipe = self._redis.pipeline(transaction=True)
             pipe.hgetall(self._keys.registry(queue, owner))
@@ -262,7 +262,7 @@ class Registry:
         wanted = {entry.specs for entry in entries.values()}
         specs = {sha256: await self._specs(sha256) for sha256 in wanted}
         return [
-            _Offer(
+            Offer(
                 worker=worker,
                 entry=entry,
                 is_live=until.get(worker, 0) > now_ms,
@@ -297,7 +297,7 @@ class Registry:
         return int(seconds) * 1_000_000 + int(micros)
 
 
-def _entry(text: str) -> _Entry | None:
+def _entry(text: str) -> Entry | None:
     """Return an entry as it was written, or None if it was by another version of us."""
     try:
         return _ENTRY.validate_json(text)
@@ -305,7 +305,7 @@ def _entry(text: str) -> _Entry | None:
         return None
 
 
-def _merged(queue: str, owner: str, offers: Iterable[_Offer]) -> list[RegisteredTool]:
+def _merged(queue: str, owner: str, offers: Iterable[Offer]) -> list[RegisteredTool]:
     """Return the tools of one owner: those of all its workers, each in its newest version.
 
     A worker that lives is believed before one that is gone.
@@ -315,7 +315,7 @@ def _merged(queue: str, owner: str, offers: Iterable[_Offer]) -> list[Registered
     return [_tool(spec, queue, owner, ordered) for spec in newest.values()]
 
 
-def _tool(spec: ToolSpec, queue: str, owner: str, ordered: Sequence[_Offer]) -> RegisteredTool:
+def _tool(spec: ToolSpec, queue: str, owner: str, ordered: Sequence[Offer]) -> RegisteredTool:
     same = [
         offer
         for offer in ordered

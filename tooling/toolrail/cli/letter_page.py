@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 import typer
 
 from toolrail.cli.show import journal_line
-from toolrail.cli.tables import print_fields, print_note, since
+from toolrail.cli.tables import print_fields, print_note
 from toolrail.dead_letters import EFFECT_UNKNOWN, DeadLetter
+from toolrail.spans import since
 from toolrail_schemas import JournalEvent, UnknownEvent, escape_text, format_timestamp
 
 LETTER_COLUMNS = (

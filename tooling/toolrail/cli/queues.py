@@ -11,9 +11,10 @@ import typer
 
 from toolrail.cli.reading import reading
 from toolrail.cli.start import start
-from toolrail.cli.tables import age_text, print_json, print_table
+from toolrail.cli.tables import print_json, print_table
 from toolrail.queues import Queues, QueueState
 from toolrail.settings import Settings
+from toolrail.spans import age_text
 
 _COLUMNS = (
     "source",

@@ -7,8 +7,9 @@ Above: `run.py`. Below: `tables.py`.
 from collections.abc import Mapping
 
 from toolrail.call_rows import CallRow
-from toolrail.cli.tables import age_text, print_fields, print_note, print_table, since
+from toolrail.cli.tables import print_fields, print_note, print_table
 from toolrail.runs import RunPage
+from toolrail.spans import age_text, since
 from toolrail_schemas import JsonObject, format_timestamp
 
 _CALL_COLUMNS = ("call", "turn", "tool", "state", "attempt", "age", "took", "arguments")

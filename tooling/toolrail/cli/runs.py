@@ -11,9 +11,10 @@ import typer
 
 from toolrail.cli.reading import place, reading
 from toolrail.cli.start import start
-from toolrail.cli.tables import print_json, print_note, print_table, since
+from toolrail.cli.tables import print_json, print_note, print_table
 from toolrail.runs import LIMIT, RunFilter, RunRow, Runs
 from toolrail.settings import Settings
+from toolrail.spans import since
 
 LIMIT_MAX = 100_000
 _COLUMNS = ("run", "tenant", "profile", "status", "open calls", "events", "age", "code")

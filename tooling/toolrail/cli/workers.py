@@ -11,9 +11,10 @@ import typer
 
 from toolrail.cli.reading import place, reading
 from toolrail.cli.start import start
-from toolrail.cli.tables import age_text, print_json, print_note, print_table, since
+from toolrail.cli.tables import print_json, print_note, print_table
 from toolrail.fleet import Fleet, WorkerRecord
 from toolrail.settings import Settings
+from toolrail.spans import age_text, since
 
 _COLUMNS = (
     "worker",
