@@ -50,6 +50,8 @@ class Deed(StrEnum):
 class FakeRuntime:
     """See the module."""
 
+    metrics_address = ""
+
     def __init__(self, settings: Settings, sources: Sequence[str], control: PoolControl) -> None:
         self._folder = settings.state_dir
         self._control = control

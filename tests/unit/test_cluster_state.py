@@ -4,6 +4,7 @@ Is: `toolrail.supervisor.state` and the scale option. Is not: a running cluster.
 Above: nothing. Below: `toolrail.supervisor`.
 """
 
+import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,12 @@ from toolrail.settings import Settings
 from toolrail.supervisor.cluster import parse_scale
 from toolrail.supervisor.state import (
     STATE_FILE,
+    TARGETS_FILE,
+    ChildEntry,
     ClusterState,
     StateFolder,
     find_cluster,
+    prometheus_targets,
     with_cluster,
 )
 
@@ -50,6 +54,31 @@ def test_a_written_cluster_is_found_until_it_is_released(folder: StateFolder) ->
     assert find_cluster(folder.directory) == state()
     folder.release()
     assert find_cluster(folder.directory) is None
+
+
+def test_prometheus_is_told_who_listens_and_whose_job_it_is(folder: StateFolder) -> None:
+    """Children without an address are left out; the file goes with the cluster."""
+    children = (
+        ChildEntry(name="redis", source=None, pid=1),
+        ChildEntry(name="mcp.1", source="mcp", pid=2, address="127.0.0.1:5001"),
+        ChildEntry(name="mcp.2", source="mcp", pid=3),
+        ChildEntry(name="builtin.1", source="builtin", pid=4, address="127.0.0.1:5002"),
+        ChildEntry(name="exporter", source=None, pid=5, address="127.0.0.1:5003"),
+    )
+    folder.write(state().model_copy(update={"children": children}))
+    text = (folder.directory / TARGETS_FILE).read_text(encoding="utf-8")
+    folder.release()
+
+    assert json.loads(text) == prometheus_targets(children)
+    assert prometheus_targets(children) == [
+        {
+            "targets": ["127.0.0.1:5001", "127.0.0.1:5002"],
+            "labels": {"job": "toolrail-workers"},
+        },
+        {"targets": ["127.0.0.1:5003"], "labels": {"job": "toolrail-exporter"}},
+    ]
+    assert "source" not in text, "it would rename the metrics' own label"
+    assert not (folder.directory / TARGETS_FILE).exists()
 
 
 def test_a_state_file_without_a_living_supervisor_is_not_a_cluster(folder: StateFolder) -> None:

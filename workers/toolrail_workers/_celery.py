@@ -40,7 +40,7 @@ from toolrail.errors import RedisTooOld
 from toolrail.logs import set_up_logging
 from toolrail.redis_version import read_version
 from toolrail.settings import Settings
-from toolrail_workers.port import RuntimeFactory
+from toolrail_workers.port import RuntimeFactory, RuntimePort
 
 __all__ = ["BasePool", "Hub", "WorkerApp"]
 
@@ -58,10 +58,12 @@ class WorkerApp(Celery):
     Attributes:
         settings: The settings of this process.
         create_runtime: Makes the runtime, on the pool's event loop.
+        runtime: What it made last; None before the worker starts.
     """
 
     settings: Settings
     create_runtime: RuntimeFactory
+    runtime: RuntimePort | None = None
 
     def send_task(self, *args: Any, **options: Any) -> Any:
         """Send a task whose arguments are not repeated in its headers, where logs pick them up."""

@@ -46,7 +46,7 @@ def create_app(settings: Settings, *, runtime: str = RUNTIME) -> WorkerApp:
     celery = WorkerApp("toolrail", set_as_current=False)
     celery.settings = settings
     know(settings.secrets())
-    celery.create_runtime = _late_factory(runtime)
+    celery.create_runtime = _late_factory(celery, runtime)
     celery.conf.update(_work_settings(settings), **_broker_settings(find_broker(settings)))
     celery.steps["worker"].update({PoolCheck, ShutdownSignals})
     log_our_way(settings)
@@ -54,12 +54,13 @@ def create_app(settings: Settings, *, runtime: str = RUNTIME) -> WorkerApp:
     return celery
 
 
-def _late_factory(name: str) -> RuntimeFactory:
+def _late_factory(app: WorkerApp, name: str) -> RuntimeFactory:
     """Return the factory, imported when a worker starts and not when somebody wants the app."""
 
     def create(settings: Settings, sources: Sequence[str], control: PoolControl) -> RuntimePort:
         factory = cast(RuntimeFactory, symbol_by_name(name))
-        return factory(settings, sources, control)
+        app.runtime = factory(settings, sources, control)
+        return app.runtime
 
     return create
 

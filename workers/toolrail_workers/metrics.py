@@ -87,16 +87,17 @@ class WorkerMetrics(ProcessMetrics):
         for source in self._sources:
             made.labels(source).set_function(lambda source=source: float(read(source)))  # type: ignore[misc]
 
-    def serve(self, settings: Settings, *, why_not_ready: Callable[[], str | None]) -> str:
+    @property
+    def address(self) -> str:
+        """`host:port` of the server; empty when there is none, unwanted or for lack of its port."""
+        return "" if self._server is None else self._server.address
+
+    def serve(self, settings: Settings, *, why_not_ready: Callable[[], str | None]) -> None:
         """Serve `/metrics`, `/healthz` and `/readyz` if the settings want it.
 
         Args:
             settings: Name host and port.
             why_not_ready: Says why calls are not claimed, apart from a silent Redis.
-
-        Returns:
-            `host:port`; empty when nothing is served, because it is not wanted or the port is
-            taken, which is logged.
         """
 
         def is_ready() -> str | None:
@@ -108,7 +109,6 @@ class WorkerMetrics(ProcessMetrics):
             port=settings.metrics_port,
             is_ready=is_ready,
         )
-        return "" if self._server is None else self._server.address
 
     def _why_redis_is_silent(self) -> str | None:
         silent_s = time.monotonic() - self.redis.answered_at

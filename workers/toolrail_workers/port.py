@@ -71,6 +71,11 @@ class PoolControl(Protocol):
 class RuntimePort(Protocol):
     """What runs the calls. Made and used on the pool's event loop only."""
 
+    @property
+    def metrics_address(self) -> str:
+        """Where this worker shows its metrics, `host:port`; empty when it does not. Any thread."""
+        ...
+
     async def start(self) -> None:
         """Get ready for doorbells. An exception ends the worker with one line and code 1."""
         ...

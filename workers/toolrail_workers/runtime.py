@@ -94,6 +94,11 @@ class WorkerRuntime:
         self._duty: Duty | None = None
 
     @property
+    def metrics_address(self) -> str:
+        """See `port.RuntimePort`."""
+        return self.metrics.address
+
+    @property
     def waiting_bytes(self) -> int:
         """Size of the answers that are being stored; they pile up while Redis is away."""
         return 0 if self._made is None else self._made.parts.finisher.waiting_bytes
@@ -106,7 +111,7 @@ class WorkerRuntime:
             ConfigError: A source is unknown or its settings are wrong.
         """
         settings = self._settings
-        address = self.metrics.serve(settings, why_not_ready=self._why_not_ready)
+        self.metrics.serve(settings, why_not_ready=self._why_not_ready)
         self._closing.push_async_callback(self.metrics.close)
         redis = self._connect(blocking=False)
         blocking = self._connect(blocking=True)
@@ -122,7 +127,7 @@ class WorkerRuntime:
         )
         self._closing.push_async_callback(made.doorbell.close)
         duty = self._duty = self._create_duty(made, redis)
-        duty.presence.metrics_address = address
+        duty.presence.metrics_address = self.metrics.address
         self._closing.push_async_callback(duty.presence.withdraw)
 
         def on_change() -> None:

@@ -56,11 +56,17 @@ def serve(
         log.warning("worker.runs_as_root: tools have every right here; start it as another user")
     with showing_why_not_ready(settings):
         asyncio.run(wait_for_redis(settings))
+    app = create_app(settings)
+
+    def tell_ready() -> None:
+        if ready_fd is not None:
+            announce_ready(ready_fd, address=app.runtime.metrics_address if app.runtime else "")
+
     code = run_worker(
-        create_app(settings),
+        app,
         queues=queues,
         name=f"{name or '-'.join(queues)}@{socket.gethostname()}",
-        on_ready=lambda: None if ready_fd is None else announce_ready(ready_fd),
+        on_ready=tell_ready,
     )
     raise CommandExit(code)
 

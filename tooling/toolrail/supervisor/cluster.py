@@ -185,7 +185,8 @@ class LocalCluster:
         return ChildSpec(
             name=name,
             argv=(sys.executable, "-m", "toolrail", "worker", source, "--name", name),
-            env=self.environment(),
+            # Many on one machine: each takes a free port and tells which.
+            env=self.environment() | {variable_of("metrics_port"): "0"},
             stage=Stage.WORKER,
             source=source,
             readiness=ReadyLine(),

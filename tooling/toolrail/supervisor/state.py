@@ -8,9 +8,11 @@ Everything here is readable by its owner only: the Redis URL has a password in i
 """
 
 import fcntl
+import json
 import os
 import secrets
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,6 +21,8 @@ from toolrail.errors import ClusterRunning
 from toolrail.settings import Settings, fill_password
 
 STATE_FILE = "cluster.json"
+TARGETS_FILE = "prometheus_targets.json"
+"""What Prometheus reads by `file_sd_configs` to scrape every process of the cluster."""
 SECRET_FILE = "secret"  # noqa: S105  # a file name
 _LOCK_FILE = "lock"
 _SECRET_BYTES = 32
@@ -89,7 +93,8 @@ class StateFolder:
         """Forget the cluster and let another supervisor have the folder; may be called twice."""
         if self._lock_fd < 0:
             return
-        (self.directory / STATE_FILE).unlink(missing_ok=True)
+        for name in (STATE_FILE, TARGETS_FILE):
+            (self.directory / name).unlink(missing_ok=True)
         os.close(self._lock_fd)
         self._lock_fd = -1
 
@@ -106,6 +111,22 @@ class StateFolder:
     def write(self, state: ClusterState) -> None:
         """Replace `cluster.json` in one step; readers see the old or the new one."""
         write_private(self.directory / STATE_FILE, state.model_dump_json(indent=2) + "\n")
+        targets = json.dumps(prometheus_targets(state.children), indent=2)
+        write_private(self.directory / TARGETS_FILE, targets + "\n")
+
+
+def prometheus_targets(children: Iterable[ChildEntry]) -> list[dict[str, object]]:
+    """Return the children that listen, as `file_sd_configs` wants them: one group per job.
+
+    The jobs are those of the deployment, so that dashboards and rules fit both. No label `source`:
+    it would rename the metrics' own.
+    """
+    jobs: dict[str, list[str]] = {}
+    for child in children:
+        if child.address:
+            job = "toolrail-exporter" if child.source is None else "toolrail-workers"
+            jobs.setdefault(job, []).append(child.address)
+    return [{"targets": targets, "labels": {"job": job}} for job, targets in jobs.items()]
 
 
 def find_cluster(directory: Path) -> ClusterState | None:
