@@ -53,6 +53,11 @@ PROMISES: dict[str, Promise] = {
         source="issue 2, bad input; ops 4.4 row 15",
         gaps="The machine survives: what the kernel had in its cache reaches the file.",
     ),
+    "call.never-unaccounted": Promise(
+        text="Calls accepted are calls finished plus calls open, at every moment; "
+        "`toolrail_calls_unaccounted` reads 0.",
+        source="issue 3; ops 1.2",
+    ),
     "call.unknown-not-repeated": Promise(
         text="An unknown outcome is not repeated without a person.",
         source="DESIGN 2",

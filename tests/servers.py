@@ -19,6 +19,7 @@ import pytest
 import redis
 from pydantic import SecretStr
 
+from tests.books import imbalances
 from tests.leaks import leaked_keys
 from tests.rabbit import RabbitNode, find_rabbit
 from toolrail.embedded import EmbeddedRedis, find_wheel_program
@@ -26,6 +27,8 @@ from toolrail.settings import Settings, read_variable
 
 REDIS_KINDS = ("valkey", "redis7")
 DATABASES = 512
+ANSWER_S = 5.0
+"""Patience with a server that a test may have stopped or paused."""
 QUEUES = ("builtin", "mcp", "extension")
 FAILED = pytest.StashKey[bool]()
 """Set on a test item whose body failed; its leftovers are then no news."""
@@ -99,17 +102,28 @@ def redis_url(
     key_prefix: str,
     request: pytest.FixtureRequest,
 ) -> Iterator[str]:
-    """Give an empty database on each kind of server; check afterwards that no key leaked."""
+    """Give an empty database on each kind of server; look afterwards at what was left in it.
+
+    No key may have leaked, and the books must balance: no call was lost or doubled.
+    """
     url = redis_servers.fresh_url(redis_kind)
     yield url
     with redis.Redis.from_url(url) as client:
+        problems = imbalances(client)
         leaked = leaked_keys(client, key_prefix)
         client.flushdb()
-    node: pytest.Item = request.node
-    if leaked and not node.stash.get(FAILED, False):
-        pytest.fail(
+    if leaked:
+        problems.append(
             "keys without a TTL that are not in toolrail.keys.PERMANENT: " + ", ".join(leaked)
         )
+    fail_unless_failed(request, problems)
+
+
+def fail_unless_failed(request: pytest.FixtureRequest, problems: list[str]) -> None:
+    """Fail a test for what it left behind, unless it has failed already."""
+    node: pytest.Item = request.node
+    if problems and not node.stash.get(FAILED, False):
+        pytest.fail("\n".join(problems))
 
 
 @pytest.fixture
@@ -142,8 +156,10 @@ class StartRedis(Protocol):
 
 
 @pytest.fixture
-def start_redis(redis_kind: str, tmp_path: Path) -> Iterator[StartRedis]:
-    """Start servers that a test may kill, pause or fill."""
+def start_redis(
+    redis_kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[StartRedis]:
+    """Start servers that a test may kill, pause or fill; check the books of those left alive."""
     servers: list[EmbeddedRedis] = []
 
     def start(
@@ -160,8 +176,19 @@ def start_redis(redis_kind: str, tmp_path: Path) -> Iterator[StartRedis]:
         return server
 
     yield start
+    problems: list[str] = []
     for server in servers:
+        problems += _imbalances_if_alive(server)
         server.stop()
+    fail_unless_failed(request, problems)
+
+
+def _imbalances_if_alive(server: EmbeddedRedis) -> list[str]:
+    try:
+        with redis.Redis.from_url(server.url, socket_timeout=ANSWER_S) as client:
+            return imbalances(client)
+    except (redis.RedisError, OSError):
+        return []
 
 
 @pytest.fixture(scope="session")

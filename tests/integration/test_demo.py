@@ -17,7 +17,7 @@ from toolrail.settings import own_environment, read_variable
 from toolrail_workers.mcp.provision import ProvisionFailed, provision_demo_server
 
 BOUND_S = 180.0
-PROMISES = 16
+PROMISES = 17
 
 
 @pytest.fixture

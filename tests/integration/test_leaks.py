@@ -26,7 +26,7 @@ def test_a_key_with_ttl_or_on_the_permanent_list_is_none(
 ) -> None:
     """Both under the test's prefix and under the default one."""
     redis_client.set(f"{key_prefix}blob:1", "x", ex=60)
-    redis_client.set(f"{key_prefix}totals", "x")
+    redis_client.hset(f"{key_prefix}totals", "x", "1")
     redis_client.set("toolrail:journal:all", "x")
 
     assert leaked_keys(redis_client, key_prefix) == []

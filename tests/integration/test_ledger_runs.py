@@ -44,6 +44,7 @@ async def claimed(bench: LedgerBench, call_id: str, *, lease_ms: int = 60_000) -
 @promise("approval.decided-once")
 async def test_one_of_many_racing_decisions_wins(bench: LedgerBench) -> None:
     """Approve, deny and expire race thirty times; each parked call is decided once."""
+    await bench.open_run(max_denied=30)
     for n in range(30):
         call = await bench.parked_call(f"c{n}", expires_in_ms=20)
         await bench.ledger.dispatch(call)

@@ -1,14 +1,15 @@
 """What was promised and what was seen.
 
-Is: one row per promise, and the checks that need a whole journal. Is not: the script that brings
-them about (`agent.py`).
-Above: `agent.py`, `show.py`. Below: `toolrail_schemas`.
+Is: one row per promise, and the checks that need a whole journal or all totals. Is not: the
+script that brings them about (`agent.py`).
+Above: `agent.py`, `show.py`. Below: `toolrail.ledger`, `toolrail_schemas`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from toolrail.ledger import unaccounted
 from toolrail_schemas import CALL_TERMINAL_EVENTS, EventType, JournalEvent, UnknownEvent
 
 
@@ -40,6 +41,24 @@ def check_journal(name: str, events: Sequence[JournalEvent | UnknownEvent]) -> l
             once,
         ),
     ]
+
+
+def check_books(totals: Mapping[str, int]) -> Finding:
+    """Return the row about the ledger's counters, at the end of everything.
+
+    Args:
+        totals: As `LedgerReader.totals` gives them.
+    """
+    sums = Counter[str]()
+    for name, value in totals.items():
+        sums[name.partition(":")[0]] += value
+    seen = f"{sums['accepted']} accepted, {sums['finished']} finished, {sums['open']} open"
+    lost = unaccounted(totals)
+    return Finding(
+        "No call is unaccounted for: accepted = finished + open.",
+        seen if lost == 0 else f"{seen}: {lost} calls were lost or doubled",
+        lost == 0 and sums["accepted"] > 0,
+    )
 
 
 def _calls(

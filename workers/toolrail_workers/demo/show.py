@@ -22,12 +22,15 @@ from rich.table import Table
 from toolrail import exit_codes
 from toolrail.cli.options import CommandExit
 from toolrail.cli.start import options_of, start
+from toolrail.errors import RedisUnavailable
+from toolrail.ledger import LedgerReader
+from toolrail.redis_io import connect
 from toolrail.settings import Settings
 from toolrail.supervisor.spec import ChildSpec
 from toolrail.supervisor.spec import Stage as ChildStage
 from toolrail.testing import Cluster
 from toolrail_workers.demo.agent import Stage, play
-from toolrail_workers.demo.findings import Finding
+from toolrail_workers.demo.findings import Finding, check_books
 from toolrail_workers.demo.world import make_world
 
 SCALE = {"builtin": 2, "mcp": 1, "extension": 1}
@@ -72,10 +75,22 @@ async def _run(settings: Settings, directory: Path, *, keep: bool) -> list[Findi
                     "The script ends.", seen=f"{type(error).__name__}: {error}", holds=False
                 )
                 _show_logs(cluster)
+            stage.findings.append(await _check_books(cluster.settings))
         console.print(_table(stage.findings))
         if keep:
             await _keep_up(cluster, directory)
     return stage.findings
+
+
+async def _check_books(settings: Settings) -> Finding:
+    redis = connect(settings.redis_url, timeout_s=settings.redis_timeout_s, name="toolrail-demo")
+    reader = LedgerReader(redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s)
+    try:
+        return check_books(await reader.totals())
+    except RedisUnavailable as error:
+        return Finding("The ledger's books balance at the end.", str(error), holds=False)
+    finally:
+        await redis.aclose()
 
 
 def _glossary(cluster: Cluster) -> ChildSpec:

@@ -1,0 +1,48 @@
+"""Check that the ledger's books balance: no call is lost or doubled.
+
+Is: the conservation law, and the counters of open calls against the sets that hold them. Is not:
+what the counters by tool or duration say (`tests/totals.py`). Above: the server fixtures, which
+check every database after its test. Below: `toolrail.ledger`.
+"""
+
+from collections.abc import Iterator
+from typing import cast
+
+import redis
+
+from toolrail.keys import Keys
+from toolrail.ledger import unaccounted
+from toolrail.metrics.labels import SOURCES
+
+TOTALS = "totals"
+
+
+def imbalances(client: "redis.Redis") -> list[str]:
+    """Return what does not balance, a sentence each, over all prefixes of the client's database."""
+    keys = cast("Iterator[bytes]", client.scan_iter(match=f"*{TOTALS}", count=1000))
+    prefixes = sorted(key.decode().removesuffix(TOTALS) for key in keys)
+    return [sentence for prefix in prefixes for sentence in _of_one(client, Keys(prefix))]
+
+
+def _of_one(client: "redis.Redis", keys: Keys) -> Iterator[str]:
+    # One transaction: workers may still be at it.
+    pipe = client.pipeline(transaction=True)
+    pipe.hgetall(keys.totals)
+    pipe.zcard(keys.leases)
+    pipe.zcard(keys.approvals)
+    for source in SOURCES:
+        pipe.zcard(keys.queued(source))
+    raw, leases, parked, *queued = cast("list[object]", pipe.execute())
+    counters = cast("dict[bytes, bytes]", raw)
+    totals = {name.decode(): int(value) for name, value in counters.items()}
+    off = unaccounted(totals)
+    if off:
+        yield f"{off} calls are unaccounted for: accepted - finished - open is not 0 in {totals}"
+    for state, held in {
+        "running": leases,
+        "awaiting_approval": parked,
+        "queued": sum(cast("list[int]", queued)),
+    }.items():
+        counted = sum(totals.get(f"open:{source}:{state}", 0) for source in SOURCES)
+        if counted != held:
+            yield f"{counted} calls are counted as {state}, and {held} are held as such"
