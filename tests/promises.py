@@ -73,6 +73,12 @@ PROMISES: dict[str, Promise] = {
         source="ops 5.2; issue 3, bad input",
         gaps="At the command line a person is who they say; identities come with the gateway.",
     ),
+    "approval.shown-as-plain-text": Promise(
+        text="What tools, servers and models write cannot act on an approver's terminal "
+        "or pass for our words.",
+        source="semantics 6",
+        gaps="Letters of right-to-left scripts keep their direction within their own quotes.",
+    ),
     "budget.never-overshot": Promise(
         text="A budget is never overshot, however many calls race.",
         source="semantics 3.6",

@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.approval_records import ASKED_MS, EXPIRES_MS, KEY, NOW_MS, foreign, question
+from tests.promises import promise
 from toolrail.cli.approvals_page import Shown, list_lines, page_lines, record_data
 from toolrail.cli.approvals_words import effect_words, source_words, state_words
 from toolrail.cli.plain import ascii_json
@@ -69,6 +70,7 @@ def hostile(text: str, *, whole: bool) -> ApprovalRecord:
     return foreign(description=text, args_summary=text, policy_reason=text, **lawful)
 
 
+@promise("approval.shown-as-plain-text")
 @pytest.mark.parametrize(
     ("text", "whole"),
     [*((text, True) for text in HOSTILE), *((text, False) for text in LINES)],
@@ -85,6 +87,7 @@ def test_strangers_cannot_act_on_the_terminal(text: str, whole: bool) -> None:
         assert any("[red]bold[/red] [link=http://x]y[/link]" in line for line in seen)
 
 
+@promise("approval.shown-as-plain-text")
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_strangers_cannot_begin_a_line_of_their_own(text: str, width: int) -> None:
