@@ -26,9 +26,9 @@ from toolrail.cli.arguments import read_arguments
 from toolrail.cli.failures import answering
 from toolrail.cli.options import CommandExit
 from toolrail.cli.plain import ascii_json, columns, plain
+from toolrail.cli.reading import place
 from toolrail.cli.start import options_of, start
 from toolrail.errors import ApprovalRefused, ConfigError
-from toolrail.settings import Settings, redact_url
 from toolrail.sync import Approvals, Toolrail
 from toolrail_schemas import ApprovalRecord, ApprovalScope
 
@@ -72,7 +72,7 @@ def list_(
         for line in lines:
             typer.echo(line)
     if not page.records:
-        _note(f"Nothing waits for a person under {_place(settings)}.")
+        _note(f"Nothing waits for a person under {place(settings)}.")
     elif page.total > len(page.records):
         _note(f"{len(page.records)} of {page.total} that wait are shown; more with --limit.")
 
@@ -270,10 +270,6 @@ def _the_one_that_waits(world: Deciding, *, remember: bool) -> str:
     if not decisions.confirm(f"Approve{holds} as {plain(world.by)}?"):
         raise nothing(f"`toolrail approvals deny {world.finder.short.of(waiting[0])}` refuses it.")
     return record.approval_id
-
-
-def _place(settings: Settings) -> str:
-    return plain(f"{settings.key_prefix} in {redact_url(settings.redis_url)}")
 
 
 def _note(text: str) -> None:

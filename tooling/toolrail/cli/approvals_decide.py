@@ -21,7 +21,7 @@ from toolrail.approvals import Decision
 from toolrail.cli.approvals_ids import Finder
 from toolrail.cli.approvals_words import name_words
 from toolrail.cli.options import CommandExit
-from toolrail.cli.plain import duration, plain
+from toolrail.cli.plain import plain
 from toolrail.errors import (
     ApprovalConflict,
     ApprovalNotFound,
@@ -34,6 +34,7 @@ from toolrail.errors import (
     ToolrailError,
 )
 from toolrail.settings import Settings
+from toolrail.spans import age_text
 from toolrail.sync import Approvals, Toolrail
 from toolrail_schemas import ApprovalRecord, ApprovalScope, ApprovalState
 
@@ -157,7 +158,7 @@ def report(world: Deciding, record: ApprovalRecord, decision: Decision, *, note:
     head = world.named(record)
     if decision.repeated:
         stands = world.approvals.get(record.approval_id)
-        ago = duration(world.approvals.now_ms() - (stands.decided_at or 0))
+        ago = age_text(world.approvals.now_ms() - (stands.decided_at or 0))
         typer.echo(f"{head}  already {_did(decision)} by {plain(decision.decided_by)}, {ago} ago")
         return exit_codes.OK
     if decision.state in {ApprovalState.APPROVED, ApprovalState.DENIED}:

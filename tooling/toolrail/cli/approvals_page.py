@@ -19,8 +19,9 @@ from toolrail.cli.approvals_words import (
     source_words,
     state_words,
 )
-from toolrail.cli.plain import barred, cut, duration, filled, json_lines, plain, said, wrapped
+from toolrail.cli.plain import barred, cut, filled, json_lines, plain, said, wrapped
 from toolrail.redaction import clean
+from toolrail.spans import age_text
 from toolrail_schemas import ApprovalRecord, ApprovalScope, ApprovalState, format_timestamp
 
 _LEFT_WIDTH = 10
@@ -133,7 +134,7 @@ def _told(record: ApprovalRecord, width: int) -> Iterator[str]:
 
 
 def _asked(record: ApprovalRecord, now_ms: int) -> str:
-    ago = duration(now_ms - record.requested_at)
+    ago = age_text(now_ms - record.requested_at)
     until = format_timestamp(record.expires_at)
     return f"{format_timestamp(record.requested_at)}, {ago} ago; stands until {until}"
 

@@ -11,7 +11,8 @@ from typing import Final
 
 import typer
 
-from toolrail.cli.plain import duration, plain, said
+from toolrail.cli.plain import plain, said
+from toolrail.spans import age_text
 from toolrail_schemas import (
     ApprovalRecord,
     ApprovalScope,
@@ -97,7 +98,7 @@ def source_words(record: ApprovalRecord) -> str:
 def left_words(record: ApprovalRecord, *, now_ms: int) -> str:
     """Return how long the question still stands, by the clock of Redis; "over" past its end."""
     left_ms = record.expires_at - now_ms
-    return duration(left_ms) if left_ms > 0 else "over"
+    return age_text(left_ms) if left_ms > 0 else "over"
 
 
 def state_words(record: ApprovalRecord, *, now_ms: int) -> str:
@@ -107,7 +108,7 @@ def state_words(record: ApprovalRecord, *, now_ms: int) -> str:
             left = left_words(record, now_ms=now_ms)
             return f"{left} left" if record.expires_at > now_ms else left
         case ApprovalState.APPROVED | ApprovalState.DENIED:
-            ago = duration(now_ms - (record.decided_at or now_ms))
+            ago = age_text(now_ms - (record.decided_at or now_ms))
             covers = "" if record.scope is None else f", {_COVERS[record.scope]}"
             edited = ", with edited arguments" if record.edited_args_sha256 else ""
             return f"by {plain(record.decided_by or 'unknown')}, {ago} ago{covers}{edited}"

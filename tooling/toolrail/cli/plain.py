@@ -29,7 +29,6 @@ PIPED_COLUMNS = 120
 """Where a line is cut when nobody's terminal says so."""
 COLUMNS_MIN = 40
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
-_STEPS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
 def plain(text: str) -> str:
@@ -93,18 +92,6 @@ def json_lines(value: JsonValue) -> list[str]:
 def ascii_json(value: object) -> str:
     """Return JSON for a program, in one line of ASCII."""
     return json.dumps(value, ensure_ascii=True, allow_nan=False)
-
-
-def duration(ms: int) -> str:
-    """Return how long something lasts, in its two largest units."""
-    seconds = max(0, ms) // 1000
-    for size, unit, small, rest in _STEPS:
-        if seconds >= size:
-            more = seconds % size // small
-            return (
-                f"{seconds // size} {unit} {more} {rest}" if more else f"{seconds // size} {unit}"
-            )
-    return f"{seconds} s"
 
 
 def _broken(line: str, room: int) -> list[str]:
