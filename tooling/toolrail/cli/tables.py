@@ -41,7 +41,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def _print_plain(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print each row on one line, for other programs; many rows cost little."""
-    cells = [list(columns), *([escape_text(cell) for cell in row] for row in rows)]
+    cells = [list(columns), *([escape_text(clean(cell)) for cell in row] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         padded = (
