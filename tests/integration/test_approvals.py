@@ -208,7 +208,7 @@ async def test_an_approval_for_the_run_answers_the_same_question_again(cell: Cel
     assert second.state == "queued"
     assert [event.payload["decided_by"] for event in approved] == ["ann", "ann"]
     assert [event.payload["scope"] for event in approved] == ["run", "run"]
-    assert {event.payload["approval_id"] for event in approved} == {ticket.approval_id}
+    assert [event.payload["approval_id"] for event in approved] == [ticket.approval_id] * 2
 
 
 async def test_an_approval_for_the_run_ends_with_the_tools_version(cell: Cell) -> None:
