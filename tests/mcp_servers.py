@@ -21,6 +21,7 @@ import pytest
 from pydantic import JsonValue
 
 from tests.waiting import await_until
+from toolrail.metrics.registry import ProcessRegistry
 from toolrail.settings import own_environment
 from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import Caller, JsonObject, Source, TextBlock, ToolSpec, sha256_hex
@@ -99,8 +100,9 @@ class KeptBlobs:
 class Bench:
     """An executor under test, with shorthands for what tests ask of it."""
 
-    def __init__(self, executor: McpExecutor) -> None:
+    def __init__(self, executor: McpExecutor, registry: ProcessRegistry) -> None:
         self.executor = executor
+        self.registry = registry
         self.changes = 0
         self.store = KeptBlobs()
         self.progress: list[tuple[float, str]] = []
@@ -185,7 +187,8 @@ async def running(
     """Run an executor over these servers; afterwards no process of theirs is left."""
     text = json.dumps({"mcpServers": dict(servers)})
     file = parse_servers_file(text, file=Path("servers.json"))
-    bench = Bench(McpExecutor(file, patience=patience))
+    registry = ProcessRegistry()
+    bench = Bench(McpExecutor(file, patience=patience, registry=registry), registry)
     before = children()
     await bench.executor.start(bench.note_change)
     try:

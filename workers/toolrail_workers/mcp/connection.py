@@ -9,7 +9,7 @@ their own tasks, concurrently. Below: the SDK's `Client`, `tap.py`, a `ServerTra
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from typing import Literal, cast
@@ -33,9 +33,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolrail_schemas import JsonObject
+from toolrail_workers.mcp.metrics import ServerMeter
 from toolrail_workers.mcp.sanitize import DROPPED_MARK
 from toolrail_workers.mcp.tap import Tap
-from toolrail_workers.mcp.transport import ServerTransport, Streams
+from toolrail_workers.mcp.transport import End, ServerTransport, Streams
 
 log = logging.getLogger(__name__)
 
@@ -79,15 +80,18 @@ class Connection:
         tap: Tap,
         stale: asyncio.Event,
         rhythm: Rhythm,
+        meter: ServerMeter,
     ) -> None:
         self._client = client
         self._server = server
+        self._meter = meter
         self._transport = transport
         self._tap = tap
         self._stale = stale
         self._rhythm = rhythm
         self._dead = asyncio.Event()
         self._dead_reason: str | None = None
+        self._dead_of = End.EXIT
         self._in_flight = 0
         self._unanswered = 0
         self._protocol_errors = 0
@@ -101,6 +105,16 @@ class Connection:
     def is_open(self) -> bool:
         """Whether a request may still reach the server."""
         return not self._dead.is_set() and not self._transport.closed.is_set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls have no answer yet."""
+        return self._in_flight
+
+    @property
+    def end(self) -> End:
+        """What ended it; an exit as long as nothing did."""
+        return self._dead_of if self._dead.is_set() else self._transport.end
 
     async def list_tools(self) -> tuple[list[Tool], list[str]]:
         """Return the tools of all pages, and a sentence for each that was dropped."""
@@ -185,10 +199,10 @@ class Connection:
             return "it was stopped"
         return self._transport.reason or self._dead_reason or "the connection ended"
 
-    def mark_dead(self, reason: str) -> None:
+    def mark_dead(self, reason: str, end: End) -> None:
         """End the connection; its owner then leaves it and starts anew."""
         if not self._dead.is_set():
-            self._dead_reason = reason
+            self._dead_reason, self._dead_of = reason, end
             self._dead.set()
 
     def _chore(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -201,12 +215,13 @@ class Connection:
         if error is not None:
             # A chore that dies quietly would leave a connection nobody looks after.
             log.error("mcp.chore_failed", extra={"server": self._server}, exc_info=error)
-            self.mark_dead("looking after the connection failed")
+            self.mark_dead("looking after the connection failed", End.PROTOCOL)
 
     def _note_protocol_error(self) -> None:
         self._protocol_errors += 1
         if self._protocol_errors >= PROTOCOL_ERRORS_IN_A_ROW:
-            self.mark_dead(f"it answered wrongly {self._protocol_errors} times in a row")
+            times = self._protocol_errors
+            self.mark_dead(f"it answered wrongly {times} times in a row", End.PROTOCOL)
 
     async def _keep_fresh(self, refresh: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -259,17 +274,14 @@ class Connection:
             if self._in_flight and not self._unanswered:
                 continue
             self._transport.mark_hung()
-            self.mark_dead("it does not answer")
+            self.mark_dead("it does not answer", End.HANG)
             return
 
     async def _answers(self) -> bool:
-        session = self._client.session
+        limit_s = min(PROBE_TIMEOUT_S, self._rhythm.liveness_s)
         try:
-            async with asyncio.timeout(min(PROBE_TIMEOUT_S, self._rhythm.liveness_s)):
-                if self.is_modern:
-                    await session.send_discover(self._client.protocol_version)
-                else:
-                    await session.send_ping()
+            with self._meter.request("ping", timeout_s=limit_s):
+                await self._ask_whether_alive(limit_s)
         except TimeoutError:
             return False
         except MCPError as error:
@@ -278,10 +290,18 @@ class Connection:
             return True  # wrong, but alive
         return True
 
+    async def _ask_whether_alive(self, limit_s: float) -> None:
+        session = self._client.session
+        async with asyncio.timeout(limit_s):
+            if self.is_modern:
+                await session.send_discover(self._client.protocol_version)
+            else:
+                await session.send_ping()
+
 
 @asynccontextmanager
 async def connect(
-    transport: ServerTransport, *, server: str, era: Era, rhythm: Rhythm
+    transport: ServerTransport, *, server: str, era: Era, rhythm: Rhythm, meter: ServerMeter
 ) -> AsyncGenerator[Connection, None]:
     """Reach the server and shake hands; on leaving, take everything down.
 
@@ -306,9 +326,17 @@ async def connect(
         read_timeout_seconds=rhythm.request_timeout_s,
         client_info=Implementation(name="toolrail", version=installed_version("toolrail")),
     )
-    async with client:
+    async with AsyncExitStack() as stack:
+        with meter.request("initialize", timeout_s=rhythm.request_timeout_s):
+            await stack.enter_async_context(client)
         yield Connection(
-            client, server=server, transport=transport, tap=tap, stale=stale, rhythm=rhythm
+            client,
+            server=server,
+            transport=transport,
+            tap=tap,
+            stale=stale,
+            rhythm=rhythm,
+            meter=meter,
         )
 
 

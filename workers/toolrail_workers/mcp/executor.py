@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mcp.types import InputRequiredResult
+from prometheus_client import CollectorRegistry
 
 from toolrail.redaction import know
 from toolrail.tools import ToolContext, ToolError, ToolOutput
@@ -19,6 +20,7 @@ from toolrail_workers.mcp.config import ServerConfig, ServersFile, load_servers_
 from toolrail_workers.mcp.launch import resolve_command
 from toolrail_workers.mcp.listing import ListedTool
 from toolrail_workers.mcp.mapping import needs_input, to_error, to_output
+from toolrail_workers.mcp.metrics import McpMetrics
 from toolrail_workers.mcp.progress import progress_reporter
 from toolrail_workers.mcp.server import McpServer, Patience
 from toolrail_workers.mcp.stdio import StdioTransport
@@ -37,6 +39,7 @@ class McpExecutor:
         *,
         make_transport: Callable[[ServerConfig], ServerTransport] | None = None,
         patience: Patience | None = None,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         """Prepare; nothing runs before `start`.
 
@@ -44,7 +47,11 @@ class McpExecutor:
             servers: What to run, from `load_servers_file`.
             make_transport: How to reach a server; stdio unless told otherwise.
             patience: Waits and retries of each server.
+            registry: Gets the metrics of the servers; None counts for nobody.
         """
+        metrics = McpMetrics(CollectorRegistry() if registry is None else registry)
+        for refused in servers.refused:
+            metrics.refused(refused.id)
         self._file = servers
         know(servers.secrets)
         self._patience = patience or Patience()
@@ -58,18 +65,22 @@ class McpExecutor:
                 make_transport=make_transport or stdio_transport,
                 on_change=self._note_change,
                 patience=self._patience,
+                metrics=metrics,
             )
             for config in servers.servers
         ]
 
     @classmethod
-    def from_file(cls, file: Path | None) -> "McpExecutor":
+    def from_file(
+        cls, file: Path | None, *, registry: CollectorRegistry | None = None
+    ) -> "McpExecutor":
         """Return the executor for a servers file; None means no servers.
 
         Raises:
             ConfigError: The file is wrong; names file, line and key.
         """
-        return cls(ServersFile() if file is None else load_servers_file(file))
+        servers = ServersFile() if file is None else load_servers_file(file)
+        return cls(servers, registry=registry)
 
     async def start(self, on_change: Callable[[], None]) -> None:
         """Start every server; return without waiting for any."""
@@ -174,7 +185,7 @@ def create_executor(parts: ExecutorParts) -> McpExecutor:
     Raises:
         ConfigError: The servers file is wrong; names file, line and key.
     """
-    return McpExecutor.from_file(parts.settings.mcp_servers_file)
+    return McpExecutor.from_file(parts.settings.mcp_servers_file, registry=parts.registry)
 
 
 def stdio_transport(config: ServerConfig) -> ServerTransport:

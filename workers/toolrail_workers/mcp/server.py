@@ -29,7 +29,8 @@ from toolrail_workers.mcp.connection import Connection, Era, Rhythm, connect
 from toolrail_workers.mcp.launch import CannotStart, explain_start_failure
 from toolrail_workers.mcp.listing import Listing, build_listing
 from toolrail_workers.mcp.mapping import busy, unavailable
-from toolrail_workers.mcp.transport import ServerTransport
+from toolrail_workers.mcp.metrics import McpMetrics, McpOutcome, ServerMeter
+from toolrail_workers.mcp.transport import End, ServerTransport
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class McpServer:
         on_change: Callable[[], None],
         patience: Patience | None = None,
         jitter: Callable[[], float] = random.random,
+        metrics: McpMetrics | None = None,
     ) -> None:
         """Prepare; nothing runs before `start`.
 
@@ -87,12 +89,20 @@ class McpServer:
             on_change: Called when tools, availability or its reason changed.
             patience: Waits and retries.
             jitter: Draws in [0, 1); spreads the restarts of a fleet.
+            metrics: Where to count; None counts for nobody.
         """
         self.config = config
         self._make_transport = make_transport
         self._on_change = on_change
         self._patience = patience or Patience()
         self._jitter = jitter
+        self._meter = ServerMeter(config.id, metrics)
+        self._meter.watch(
+            is_up=lambda: self._state is ServerState.RUNNING,
+            sessions=lambda: int(self._connection is not None),
+            inflight=lambda: self._connection.in_flight if self._connection else 0,
+        )
+        self._ended_by: End | None = None
         self._state = ServerState.STOPPED
         self._reason: str | None = "it was not started"
         self._listing = Listing()
@@ -175,13 +185,18 @@ class McpServer:
         """
         # Waiting ends a little before the deadline of the call: cancelled while it waits, a call
         # that was never made would have to be reported as one whose outcome nobody knows.
-        give_up_at = asyncio.get_running_loop().time() + timeout_s * WAITING_SHARE
+        clock = asyncio.get_running_loop().time
+        due_at, give_up_at = clock() + timeout_s, clock() + timeout_s * WAITING_SHARE
         await self._take_slot(give_up_at)
         try:
             connection = await self._connected(give_up_at)
-            return await connection.call(
-                tool, arguments, timeout_s=timeout_s + SDK_MARGIN_S, on_progress=on_progress
-            )
+            with self._meter.request("tools/call", timeout_s=due_at - clock()) as request:
+                result = await connection.call(
+                    tool, arguments, timeout_s=timeout_s + SDK_MARGIN_S, on_progress=on_progress
+                )
+                if isinstance(result, CallToolResult) and result.is_error:
+                    request.outcome = McpOutcome.TOOL_ERROR
+                return result
         finally:
             self._slots.release()
 
@@ -215,6 +230,8 @@ class McpServer:
                 if self._stopping.is_set() or self._state is ServerState.ERROR:
                     break
                 await self._back_off(asyncio.get_running_loop().time() - started_at)
+                if not self._stopping.is_set():
+                    self._meter.note_restart(self._ended_by or End.EXIT)
         finally:
             if self._state is not ServerState.ERROR:
                 self._enter(ServerState.STOPPED, "it was stopped")
@@ -229,10 +246,12 @@ class McpServer:
         failed_before = self._failed_in_a_row > 0
         self._enter(ServerState.STARTING, self._reason if failed_before else "it is starting")
         transport: ServerTransport | None = None
+        self._ended_by = None
         try:
             transport = self._make_transport(self.config)
             reason = await self._serve(transport)
         except TimeoutError:
+            self._note_end(End.HANG)
             limit_s = self.config.options.connect_timeout_s
             self._failed(f"it was not ready within {limit_s:g} s", transport)
         except (CannotStart, OSError) as error:
@@ -241,6 +260,7 @@ class McpServer:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
+            self._note_end(End.PROTOCOL)
             self._failed("the transport cancelled its owner")
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # edge to third-party code
             self._handshake_failed(_leaf(error), transport)
@@ -251,7 +271,7 @@ class McpServer:
         options = self.config.options
         rhythm = Rhythm(liveness_s=options.liveness_s, request_timeout_s=options.connect_timeout_s)
         opening: AbstractAsyncContextManager[Connection] = connect(
-            transport, server=self.config.id, era=self._era, rhythm=rhythm
+            transport, server=self.config.id, era=self._era, rhythm=rhythm, meter=self._meter
         )
         async with asyncio.timeout(options.connect_timeout_s) as deadline, opening as connection:
             await self._refresh(connection)
@@ -262,6 +282,7 @@ class McpServer:
                     stop=self._stopping, refresh=lambda: self._refresh(connection)
                 )
             finally:
+                self._note_end(connection.end)
                 self._connection = None
 
     def _became_ready(self, connection: Connection) -> None:
@@ -272,7 +293,9 @@ class McpServer:
         self._enter(ServerState.RUNNING, None)
 
     async def _refresh(self, connection: Connection) -> None:
-        tools, dropped = await connection.list_tools()
+        limit_s = self.config.options.connect_timeout_s
+        with self._meter.request("tools/list", timeout_s=limit_s):
+            tools, dropped = await connection.list_tools()
         before = self._listing
         self._listing = build_listing(tools, config=self.config, dropped=dropped)
         if self._listing.warnings != before.warnings:
@@ -281,6 +304,8 @@ class McpServer:
                     "mcp.tool_listing",
                     extra={"server": self.config.id, "warning": clean_said(warning)},
                 )
+        if before.tools and self._listing.tools != before.tools:
+            self._meter.note_change()
         if self._state is ServerState.RUNNING and self._listing.tools != before.tools:
             self._on_change()
 
@@ -301,6 +326,7 @@ class McpServer:
             if isinstance(error, OSError)
             else str(error)
         )
+        self._note_end(End.EXIT)
         self._start_failures += 1
         if self._start_failures > self._patience.start_retries:
             log.error("mcp.server_error", extra={"server": self.config.id, "reason": reason})
@@ -312,11 +338,17 @@ class McpServer:
         # Some legacy servers exit on the modern question, so the next attempt asks the old way;
         # and one that was updated refuses the old way, so the one after that asks both.
         self._era = "legacy" if self._era == "auto" else "auto"
-        why = transport.reason if transport is not None and transport.closed.is_set() else None
+        has_closed = transport is not None and transport.closed.is_set()
+        why = transport.reason if transport is not None and has_closed else None
+        self._note_end(transport.end if transport is not None and has_closed else End.PROTOCOL)
         said = (
             clean_said(error.message)[:200] if isinstance(error, MCPError) else type(error).__name__
         )
         self._failed(why or f"the handshake failed: {said}", transport)
+
+    def _note_end(self, end: End) -> None:
+        """Keep what ended this life first; the rest only followed from it."""
+        self._ended_by = self._ended_by or end
 
     def _failed(self, reason: str, transport: ServerTransport | None = None) -> None:
         self._failed_in_a_row += 1

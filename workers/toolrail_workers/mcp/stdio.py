@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from toolrail_workers.mcp.process import ServerProcess, spawn
-from toolrail_workers.mcp.transport import Streams
+from toolrail_workers.mcp.transport import End, Streams
 from toolrail_workers.mcp.wire import read_message
 
 log = logging.getLogger(__name__)
@@ -121,6 +121,7 @@ class StdioTransport:
         self._heard = False
         self._hung = False
         self._junk_lines = 0
+        self._end_kind = End.EXIT
 
     @property
     def closed(self) -> asyncio.Event:
@@ -133,6 +134,11 @@ class StdioTransport:
         if self._closed.is_set() and self._process is not None and self._process.exited.is_set():
             return f"the server process {self._process.describe_exit()}"
         return self._reason
+
+    @property
+    def end(self) -> End:
+        """What closed it first; an exit may only have followed from it."""
+        return self._end_kind
 
     @property
     def pid(self) -> int | None:
@@ -188,6 +194,7 @@ class StdioTransport:
             self._close("the server closed its output")
         except LineTooLong:
             self._hung = True
+            self._end_kind = End.FLOOD
             self._close(f"the server sent a line over {self._limits.line_bytes} bytes")
         finally:
             self._close("reading was stopped")

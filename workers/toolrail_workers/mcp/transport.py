@@ -7,6 +7,7 @@ Above: `connection.py`. Below: `stdio.py`.
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -58,6 +59,19 @@ class WriteStream(Protocol):
 Streams = tuple[ReadStream, WriteStream]
 
 
+class End(StrEnum):
+    """What ended a connection, as it is counted."""
+
+    EXIT = "exit"
+    """The server is gone, or could not be started."""
+    HANG = "hang"
+    """It does not answer."""
+    FLOOD = "flood"
+    """It sent more than anybody may send."""
+    PROTOCOL = "protocol"
+    """It answers, and nobody can understand it."""
+
+
 class ServerTransport(Protocol):
     """One attempt to reach a server; opened once, by the task that also closes it."""
 
@@ -69,6 +83,11 @@ class ServerTransport(Protocol):
     @property
     def reason(self) -> str | None:
         """Why it closed, for operators; None while open."""
+        ...
+
+    @property
+    def end(self) -> End:
+        """What closed it; an exit while it is open."""
         ...
 
     def open(self) -> AbstractAsyncContextManager[Streams]:
