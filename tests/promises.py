@@ -79,6 +79,11 @@ PROMISES: dict[str, Promise] = {
         source="semantics 6",
         gaps="Letters of right-to-left scripts keep their direction within their own quotes.",
     ),
+    "letter.redriven-once": Promise(
+        text="A dead letter becomes one new call, however many operators ask; "
+        "an unknown outcome none without a word for it.",
+        source="DESIGN 2, issue 3",
+    ),
     "budget.never-overshot": Promise(
         text="A budget is never overshot, however many calls race.",
         source="semantics 3.6",

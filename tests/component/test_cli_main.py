@@ -69,6 +69,17 @@ def test_the_fix_of_a_configuration_error_stands_on_its_own_line(
     )
 
 
+def test_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of tools and tenants come from outside and stand in messages; lines stay lines."""
+
+    def command() -> None:
+        raise RedisUnavailable("one \x1b[2J\u202e\rname\nsecond line")
+
+    run_planted(command)
+
+    assert capsys.readouterr().err == ("error: one \\x1b[2J\\u202e\\rname\n  second line\n")
+
+
 def test_debug_shows_the_traceback_too(capsys: pytest.CaptureFixture[str]) -> None:
     """The option for whoever looks into it."""
 

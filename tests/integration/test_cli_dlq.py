@@ -158,6 +158,25 @@ async def test_letters_are_discarded_by_name_or_all(cell: Cell, cli: Cli) -> Non
     assert await listed(cell) == []
 
 
+async def test_a_credential_in_a_name_is_told_nowhere(cell: Cell, cli: Cli) -> None:
+    """A model may put what it should not into the id of a call."""
+    token = "ghp_" + "a1B2c3D4" * 5
+    run = await opened(cell)
+    letter = await make_letter(cell, run, f"c-{token}")
+    said = [
+        await cli.within("dlq", "show", letter),
+        await cli.within("dlq", "show", letter, "--json"),
+        await cli.within("dlq", "list", "--json"),
+        await cli.within("run", "show", run.id),
+        await cli.within("run", "show", run.id, "--json"),
+        await cli.within("dlq", "redrive", letter, "--by", "ann", "--wait-s", "0"),
+    ]
+    await run.cancel()
+
+    assert all(one.code == 0 for one in said)
+    assert not any(token in one.out + one.err for one in said)
+
+
 async def test_hostile_names_cannot_move_the_cursor(cell: Cell, cli: Cli) -> None:
     """In the list, on the page, in answers and in errors."""
     run = await opened(cell)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cells import Cell, open_cell, opened, serve, write_policy
 from tests.letters import listed, lose, make_letter, record_of, stored
+from tests.promises import promise
 from toolrail import CallRequest, Settings, Toolrail
 from toolrail.dead_letters import DeadLetters, LetterNotFound, LetterRefused
 from toolrail.errors import RedisUnavailable
@@ -137,6 +138,7 @@ async def test_a_redrive_waits_for_a_person_where_the_policy_says_so(cell: Cell)
     assert not result.is_error
 
 
+@promise("letter.redriven-once")
 async def test_an_unknown_outcome_is_not_redriven_without_a_word_for_it(cell: Cell) -> None:
     """Neither in its run nor in a new one, which would not know of it; the refusal says why."""
     run = await opened(cell)
@@ -166,6 +168,7 @@ async def test_within_its_run_an_unknown_outcome_still_asks_a_person(cell: Cell)
     assert (done.is_accepted, done.ticket.state) == (True, "awaiting_approval")
 
 
+@promise("letter.redriven-once")
 @pytest.mark.parametrize("ended", [False, True], ids=["in its run", "in a new run"])
 async def test_operators_who_redrive_at_once_make_one_call(cell: Cell, ended: bool) -> None:
     """Each has a client of his own; every one is told of the same call, and it was made once."""

@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from toolrail import exit_codes
 from toolrail.cli.letter_page import LETTER_COLUMNS, letter_cells, print_letter
 from toolrail.cli.options import CommandExit
+from toolrail.cli.plain import plain
 from toolrail.cli.reading import place, reading
 from toolrail.cli.redrive import RedriveOrder, redrive_all
 from toolrail.cli.start import start
@@ -23,7 +24,6 @@ from toolrail.cli.tables import print_json, print_note, print_table
 from toolrail.dead_letters import LIMIT, DeadLetter, DeadLetters
 from toolrail.errors import ConfigError
 from toolrail.settings import Settings
-from toolrail_schemas import escape_text
 
 LIMIT_MAX = 100_000
 
@@ -165,7 +165,7 @@ def discard(
         async with _dead(settings) as (dead, _):
             for letter_id in await _pick(dead, chosen, lambda _: True, "discarded"):
                 await dead.discard(letter_id, by=by)
-                typer.echo(f"{escape_text(letter_id)} discarded")
+                typer.echo(f"{plain(letter_id)} discarded")
 
     asyncio.run(work())
 

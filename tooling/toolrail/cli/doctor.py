@@ -12,12 +12,12 @@ import typer
 
 from toolrail import exit_codes
 from toolrail.cli.options import CommandExit
+from toolrail.cli.plain import plain
 from toolrail.cli.start import options_of, start
 from toolrail.cli.tables import print_json
 from toolrail.doctor import Finding, Level, examine
 from toolrail.errors import ConfigError
 from toolrail.settings import Settings
-from toolrail_schemas import escape_text
 
 _COLOURS = {
     Level.OK: typer.colors.GREEN,
@@ -62,9 +62,9 @@ def _show(finding: Finding) -> None:
     mark = typer.style(finding.level.value.ljust(_LEVEL_WIDTH), fg=_COLOURS[finding.level])
     subject = finding.subject.ljust(_SUBJECT_WIDTH)
     indent = " " * (_LEVEL_WIDTH + _SUBJECT_WIDTH)
-    first, *rest = map(escape_text, finding.seen.splitlines() or [""])
+    first, *rest = map(plain, finding.seen.splitlines() or [""])
     typer.echo(f"{mark}{subject}{first}")
     for line in rest:
         typer.echo(f"{indent}{line}")
     if finding.fix:
-        typer.echo(f"{indent}fix: {escape_text(finding.fix)}")
+        typer.echo(f"{indent}fix: {plain(finding.fix)}")

@@ -13,6 +13,7 @@ import typer
 
 from toolrail import exit_codes
 from toolrail.cli.options import CommandExit
+from toolrail.cli.plain import plain
 from toolrail.cli.reading import place, reading
 from toolrail.cli.start import start
 from toolrail.cli.tables import print_json, print_note, print_table
@@ -21,7 +22,6 @@ from toolrail.errors import ConfigError
 from toolrail.fleet import Fleet
 from toolrail.registry import QUEUES
 from toolrail.settings import Settings
-from toolrail_schemas import escape_text
 
 _COLUMNS = ("worker", "sources", "host", "build", "busy", "state")
 
@@ -118,7 +118,7 @@ async def _wait(draining: Draining, asked: Sequence[Progress], order: Order) -> 
     async for last in draining.watch(asked, timeout_s=order.timeout_s):
         for worker in last:
             if not order.as_json and told.get(worker.worker) is not worker.state:
-                typer.echo(escape_text(f"{worker.worker} {_words(worker)}"))
+                typer.echo(plain(f"{worker.worker} {_words(worker)}"))
             told[worker.worker] = worker.state
     if order.as_json:
         _show(last, as_json=True)
@@ -175,4 +175,4 @@ def _say_undone(worker: str, was_draining: bool, *, as_json: bool) -> None:
         print_json({"worker": worker, "state": "undone", "was_draining": was_draining})
         return
     words = "claims again" if was_draining else "was not draining; an order on its way is undone"
-    typer.echo(escape_text(f"{worker} {words}"))
+    typer.echo(plain(f"{worker} {words}"))

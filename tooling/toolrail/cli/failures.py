@@ -64,4 +64,11 @@ def _print_trace(error: BaseException) -> None:
 def _clean(text: str) -> str:
     # Loaded when there is something to tell: `toolrail --help` has no time for it.
     clean = cast("Callable[[str], str]", importlib.import_module("toolrail.redaction").clean_said)
-    return clean(text)
+    # Names in it come from outside, and must not steer the terminal.
+    return "".join(map(_visible, clean(text)))
+
+
+def _visible(char: str) -> str:
+    if char.isprintable() or char == "\n":
+        return char
+    return char.encode("unicode_escape").decode("ascii")

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import typer
 
+from toolrail.cli.plain import plain
 from toolrail.cli.show import journal_line
 from toolrail.cli.tables import print_fields, print_note
 from toolrail.dead_letters import EFFECT_UNKNOWN, DeadLetter
 from toolrail.spans import since
-from toolrail_schemas import JournalEvent, UnknownEvent, escape_text, format_timestamp
+from toolrail_schemas import JournalEvent, UnknownEvent, format_timestamp
 
 LETTER_COLUMNS = (
     "letter",
@@ -54,7 +55,7 @@ def print_letter(
     if history:
         typer.echo()
     for event in history:
-        typer.echo(escape_text(journal_line(event)))
+        typer.echo(plain(journal_line(event)))
     print_note(_advice(letter))
 
 

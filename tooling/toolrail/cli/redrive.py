@@ -12,6 +12,7 @@ from typing import TypeVar
 import typer
 from redis.asyncio import Redis
 
+from toolrail.cli.plain import plain
 from toolrail.cli.tables import print_json
 from toolrail.client import Toolrail
 from toolrail.dead_letters import DeadLetter
@@ -23,7 +24,6 @@ from toolrail.errors import (
 )
 from toolrail.redriving import Redriven, Redriver
 from toolrail.settings import Settings
-from toolrail_schemas import escape_text
 
 T = TypeVar("T")
 AT_ONCE = 16
@@ -135,9 +135,9 @@ def _tell(told: _Told, *, as_json: bool) -> None:
     if as_json:
         print_json(told)
     elif told.problem:
-        typer.secho(escape_text(f"error: {told.problem}"), err=True, fg=typer.colors.RED)
+        typer.secho(plain(f"error: {told.problem}"), err=True, fg=typer.colors.RED)
     else:
-        typer.echo(escape_text(_sentence(told)))
+        typer.echo(plain(_sentence(told)))
 
 
 def _sentence(told: _Told) -> str:

@@ -1,7 +1,8 @@
 """Print what an operator asked for: a table for a person, JSON lines for a machine.
 
-Is: cells that cannot harm a terminal, ages in words, one form of JSON. Is not: what stands in them.
-Above: `queues.py`, `runs.py`, `run.py`, `dlq.py`, `workers.py`, `drain.py`. Below: rich.
+Is: cells that cannot harm a terminal, one form of JSON. Is not: what stands in them.
+Above: `queues.py`, `runs.py`, `run.py`, `dlq.py`, `workers.py`, `drain.py`. Below: rich,
+`plain.py`.
 
 Names of tenants and tools come from outside: whatever stands in a cell is escaped, so that it
 cannot move the cursor, hide text or turn it around, and cleaned of secrets.
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from toolrail.cli.plain import plain
 from toolrail.redaction import clean, clean_json
 from toolrail_schemas import escape_text
 
@@ -35,13 +37,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(escape_text(clean(cell))) for cell in row))
+        table.add_row(*(Text(plain(cell)) for cell in row))
     _print(table)
 
 
 def _print_plain(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print each row on one line, for other programs; many rows cost little."""
-    cells = [list(columns), *([escape_text(clean(cell)) for cell in row] for row in rows)]
+    cells = [list(columns), *([plain(cell) for cell in row] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         padded = (
@@ -63,13 +65,13 @@ def print_fields(fields: Mapping[str, str]) -> None:
 
 def print_json(value: object) -> None:
     """Print one JSON value on one line, in ASCII; dataclasses become objects."""
-    plain: JsonValue = json.loads(json.dumps(value, default=_plain, allow_nan=False))
-    typer.echo(json.dumps(clean_json(plain), ensure_ascii=True))
+    data: JsonValue = json.loads(json.dumps(value, default=_fields, allow_nan=False))
+    typer.echo(json.dumps(clean_json(data), ensure_ascii=True))
 
 
 def print_note(text: str) -> None:
     """Say something beside the answer, on standard error."""
-    typer.secho(escape_text(clean(text)), err=True, dim=True)
+    typer.secho(plain(text), err=True, dim=True)
 
 
 def _print(table: Table) -> None:
@@ -80,7 +82,7 @@ def _print(table: Table) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def _plain(value: object) -> object:
+def _fields(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} is not printed")
