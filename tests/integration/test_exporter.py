@@ -228,6 +228,7 @@ async def test_the_exporter_answers_before_during_and_after_an_outage(
 
     name = "toolrail_exporter_last_success_timestamp_seconds"
     assert stale[name] < later[name]
+    assert later.sum("toolrail_build_info") == 1
 
 
 async def status(url: str, path: str) -> int:

@@ -15,7 +15,9 @@ from collections.abc import Callable
 
 from toolrail.errors import ToolrailError
 from toolrail.metrics.page import Page
+from toolrail.metrics.process import show_build
 from toolrail.metrics.reader import FleetReader
+from toolrail.metrics.registry import ProcessRegistry
 from toolrail.metrics.serve import Server, serve
 from toolrail.redis_io import connect
 from toolrail.settings import Settings
@@ -34,24 +36,19 @@ READ_S = 2.0
 class Exporter:
     """One cell on one page."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        clock: Callable[[], float] = time.time,
-        page: Page | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         """Prepare; nothing is read or served yet.
 
         Args:
             settings: Which cell, and where to listen.
             clock: Seconds since 1970.
-            page: Shows what is read; by default nothing else.
         """
         self._settings = settings
         self._clock = clock
         self._was_up: bool | None = None
-        self.page = Page() if page is None else page
+        own = ProcessRegistry()
+        show_build(own, build=settings.build)
+        self.page = Page(own)
 
     async def run(
         self, stop: asyncio.Event, *, on_ready: Callable[[Server], None] = lambda _server: None

@@ -58,8 +58,8 @@ class Page:
 
     def show_down(self) -> None:
         """Redis is down; the last reading stays, and so does its time."""
-        if self._shown.problem is None:
-            self._shown = self._made(self._shown.reading, DOWN)
+        reading = self._shown.reading
+        self._shown = self._made(reading, NEVER_READ if reading is None else DOWN)
 
     def _made(self, reading: Reading | None, problem: str | None) -> _Shown:
         parts = [_text(cell_families(reading, is_up=problem is None))]

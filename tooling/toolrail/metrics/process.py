@@ -60,8 +60,7 @@ class ProcessMetrics:
         self.registry = ProcessRegistry()
         self.redis = RedisMeter()
         self.registry.register(_RedisCollector(self.redis))
-        info = gauge(catalogue.BUILD_INFO, self.registry)
-        info.labels(toolrail_version(), build or NONE, platform.python_version(), celery).set(1)
+        show_build(self.registry, build=build, celery=celery)
 
 
 class ClientMetrics(ProcessMetrics):
@@ -92,6 +91,12 @@ class ClientMetrics(ProcessMetrics):
 def rejection_of(error: ToolrailError) -> str:
     """Return the reason under which a refused call is counted."""
     return next((name for kind, name in _REJECTIONS if isinstance(error, kind)), "unavailable")
+
+
+def show_build(registry: ProcessRegistry, *, build: str, celery: str = NONE) -> None:
+    """The registry says which code runs; see `ProcessMetrics` for the arguments."""
+    info = gauge(catalogue.BUILD_INFO, registry)
+    info.labels(toolrail_version(), build or NONE, platform.python_version(), celery).set(1)
 
 
 def toolrail_version() -> str:
