@@ -6,8 +6,9 @@ be run alone, with arguments.
 
 import asyncio
 
-from tests.bench import bench_calls, bench_policy
+from tests.bench import bench_calls, bench_metrics, bench_policy
 
 if __name__ == "__main__":
     bench_policy.main()
     asyncio.run(bench_calls.main(5_000))
+    asyncio.run(bench_metrics.main())

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from pydantic import JsonValue
@@ -16,6 +17,10 @@ from toolrail.settings import Settings
 from toolrail_schemas import EventType
 
 HOUR_MS = 3_600_000
+OF_THE_CONNECTION = tuple(
+    f"cmdstat_{name}" for name in ("script", "evalsha", "info", "ping", "client", "select", "hello")
+)
+"""What a client sends when it must, such as a script that the server has not seen."""
 
 
 @pytest.fixture
@@ -272,3 +277,37 @@ async def test_without_measuring_the_books_are_kept_all_the_same(bench: LedgerBe
     assert seen.of("finished") == {"builtin:ok": 1}
     assert seen.observed("took") == seen.observed("wait") == 0
     assert seen.tools == {}
+
+
+async def test_measuring_a_call_takes_six_increments_and_no_other_command(
+    bench: LedgerBench,
+) -> None:
+    """What it costs stays what it was measured to cost, whatever is added to the scripts."""
+    books = Ledger(bench.redis, prefix=bench.settings.key_prefix, deadline_s=5, measured=False)
+    measured = bench.ledger
+    # The first call of a tool takes its place, and each duration its field.
+    await bench.ledger.dispatch(bench.new_call("first"))
+    await run_to_end(bench, "first")
+    spent: list[dict[str, int]] = []
+    for call_id, ledger in {"with": measured, "without": books}.items():
+        bench.ledger = ledger
+        before = await commands(bench)
+        await bench.ledger.dispatch(bench.new_call(call_id))
+        await run_to_end(bench, call_id)
+        after = await commands(bench)
+        spent.append({name: n - before.get(name, 0) for name, n in after.items()})
+    bench.ledger = measured
+    more = {name: n - spent[1].get(name, 0) for name, n in spent[0].items()}
+
+    assert more.pop("cmdstat_hincrby") == 6
+    # A duration that falls into a new bucket looks once whether its tool has a place.
+    assert more.pop("cmdstat_hexists", 0) <= 1
+    assert {
+        name: n for name, n in more.items() if n and not name.startswith(OF_THE_CONNECTION)
+    } == {}
+
+
+async def commands(bench: LedgerBench) -> dict[str, int]:
+    """Return how often each command was executed by the server."""
+    stats = cast("dict[str, dict[str, int]]", await bench.redis.info("commandstats"))
+    return {name: int(about["calls"]) for name, about in stats.items()}
