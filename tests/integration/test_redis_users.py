@@ -250,6 +250,23 @@ async def test_every_role_does_its_work_and_is_refused_nothing(
     assert server.refused() == []
 
 
+def test_a_restart_loses_nothing_that_a_transaction_wrote(redis_kind: str, tmp_path: Path) -> None:
+    """Scripts stand as transactions in the append-only file; Redis 7.0 replays those under the
+    rights of the default user, and without them drops all that they wrote, with a log line."""
+    program, folder = redis_program(redis_kind), tmp_path / "cell"
+    with user_redis(program, folder) as server, server.connected("worker") as client:
+        client.eval("redis.call('SET', 'toolrail:a', 1) redis.call('SET', 'toolrail:b', 2)", 0)
+        with client.pipeline(transaction=True) as pipe:
+            pipe.set("toolrail:c", 3)
+            pipe.set("toolrail:d", 4)
+            pipe.execute()
+    with user_redis(program, folder) as server, server.connected("worker") as client:
+        found = [client.get(f"toolrail:{name}") for name in "abcd"]
+
+    assert found == ["1", "2", "3", "4"]
+    assert "CRITICAL" not in (folder / "server.log").read_text(encoding="utf-8")
+
+
 def test_no_role_can_do_what_would_hurt_the_cell(server: UserRedis) -> None:
     """Whole commands, keys of others, and the same through a script; each says NOPERM."""
     allowed: list[str] = []
