@@ -10,6 +10,7 @@ not hold.
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import FrameType
@@ -17,13 +18,13 @@ from typing import NoReturn
 
 import pytest
 
-from tests.smoke.engine import Engine, why_not
+from tests.smoke.engine import PREFIX, Engine, control_groups, why_not
 from tests.smoke.images import build_base, build_ours, build_stand_ins
 from tests.smoke.stack import Stack
 from tests.smoke.story import Story
 
 BOUND_S = 900
-CALLS_PER_S = 20.0
+CALLS_PER_S = 16.0
 SHOWN = ("worker-builtin", "worker-mcp", "worker-extension", "exporter", "agent", "redis")
 
 
@@ -83,11 +84,13 @@ def prepare(engine: Engine, stack: Stack, begun: float) -> None:
 
 
 def leftovers() -> set[str]:
-    """Return what a run could leave on the machine: namespaces, and mounts and folders of ours."""
+    """Return what a run could leave on the machine: namespaces, groups, mounts and folders."""
     namespaces = Path("/run/netns")
     found = {str(path) for path in namespaces.iterdir()} if namespaces.is_dir() else set[str]()
+    found |= {str(path) for path in control_groups()}
+    found |= {str(path) for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*")}
     mounts = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
-    return found | {line.split(" ")[1] for line in mounts if "toolrail-smoke-" in line}
+    return found | {line.split(" ")[1] for line in mounts if PREFIX in line}
 
 
 def show_logs(stack: Stack) -> None:

@@ -1,10 +1,11 @@
-"""A container engine for one smoke test: podman in a folder and a network namespace of its own.
+"""A container engine for one smoke test: podman in a folder and namespaces of its own.
 
 Is: podman's service, the health checks that systemd would run, and an end that leaves nothing.
-Is not: what is run in it (`stack.py`). Above: `__main__.py`. Below: podman, runc, iproute2.
+Is not: what is run in it (`stack.py`). Above: `__main__.py`. Below: podman, runc, util-linux.
 
-Nothing is shared with the machine's own podman: images, containers, networks and locks are in the
-folder. Whatever a container leaves behind becomes a child of this process, which ends it.
+Nothing is shared with the machine's own podman: images, containers and locks are in the folder,
+networks and mounts in namespaces that end with their last process. Whatever a container leaves
+behind becomes a child of this process, which ends it.
 """
 
 import contextlib
@@ -20,10 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
+
 from tests.waiting import wait_until
 from toolrail.settings import own_environment
 
-NEEDED = ("podman", "runc", "iptables", "ip", "nsenter", "debootstrap")
+PREFIX = "toolrail-smoke-"
+NEEDED = ("podman", "runc", "iptables", "ip", "unshare", "nsenter", "debootstrap")
 PACKAGES = "podman runc netavark aardvark-dns iptables catatonit iproute2 util-linux debootstrap"
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER: orphans of what we start become ours instead of the machine's."""
@@ -31,6 +35,18 @@ HEALTH_S = 1.0
 WELL_EACH = 8
 """Rounds after which a healthy container is asked again; one that starts is asked in each."""
 ENDS_S = 20.0
+
+HOLDER = """\
+ip link set lo up
+for folder in /run/containers /run/netns /var/lib/containers; do
+    mkdir -p $folder
+    mount -t tmpfs none $folder
+done
+echo ready
+exec cat
+"""
+"""Holds the namespaces until its standard input ends. The folders are those that podman shares
+between all its instances, whatever its configuration says."""
 
 CONFIG = """\
 [containers]
@@ -71,8 +87,9 @@ class Engine:
     """Podman as a Docker engine, to be entered with `with`."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="toolrail-smoke-"))
-        self.netns = self.folder.name
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._groups = control_groups()
+        self._holder: subprocess.Popen[bytes] | None = None
         self._service: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()
         self._nurse = threading.Thread(target=self._nurse_all, name="health", daemon=True)
@@ -91,6 +108,13 @@ class Engine:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
         for name, text in (("containers.conf", CONFIG), ("storage.conf", STORAGE)):
             (self.folder / name).write_text(text.format(folder=self.folder), encoding="utf-8")
+        command = ["unshare", "--mount", "--net", "--propagation", "private"]
+        self._holder = subprocess.Popen(
+            [*command, "sh", "-ec", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._holder.stdout is not None
+        if self._holder.stdout.readline() != b"ready\n":
+            pytest.fail("this machine gives no namespaces of our own")
         return self
 
     def __exit__(
@@ -103,14 +127,10 @@ class Engine:
 
     def start(self) -> None:
         """The service answers; containers that start are asked for their health."""
-        run("ip", "netns", "add", self.netns)
-        run("ip", "netns", "exec", self.netns, "ip", "link", "set", "lo", "up")
         socket = self.folder / "podman.sock"
-        # Not `ip netns exec`, which hides the mounts of cgroups from the runtime.
-        command = ["nsenter", f"--net=/run/netns/{self.netns}", "podman", "system", "service"]
         with (self.folder / "service.log").open("wb") as log:
             self._service = subprocess.Popen(
-                [*command, "--time", "0", f"unix://{socket}"],
+                self.command("system", "service", "--time", "0", f"unix://{socket}"),
                 env=self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -118,29 +138,40 @@ class Engine:
         wait_until(socket.exists, "podman's service", timeout_s=ENDS_S)
         self._nurse.start()
 
-    def podman(self, *words: str | Path) -> str:
+    def command(self, *words: str | Path, network: bool = True) -> list[str | Path]:
+        """Return the command line of a podman command in our namespaces.
+
+        Args:
+            words: Of podman.
+            network: In our network, which leads nowhere; else in that of the machine.
+        """
+        assert self._holder is not None
+        namespaces = ["--mount", "--net"] if network else ["--mount"]
+        return ["nsenter", "--target", str(self._holder.pid), *namespaces, "podman", *words]
+
+    def podman(self, *words: str | Path, network: bool = True) -> str:
         """Return what a podman command printed.
 
         Raises:
             CalledProcessError: It failed.
         """
-        return run("podman", *words, env=self.environment)
+        return run(*self.command(*words, network=network), env=self.environment)
 
     def close(self) -> None:
         """Everything that was started has ended, and the folder is gone."""
         self._ended.set()
         if self._nurse.is_alive():
             self._nurse.join()
-        with contextlib.suppress(subprocess.CalledProcessError):
-            self.podman("rm", "--all", "--force", "--time", "0")
         if self._service is not None:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self.podman("rm", "--all", "--force", "--time", "0")
             self._service.terminate()
             self._service.wait(ENDS_S)
+        if self._holder is not None:
+            self._holder.communicate()
         self._end_children()
-        for mount in sorted(mounts_below(self.folder), reverse=True):
-            run("umount", "--lazy", mount)
-        if Path(f"/run/netns/{self.netns}").exists():
-            run("ip", "netns", "delete", self.netns)
+        for group in sorted(control_groups() - self._groups, reverse=True):
+            group.rmdir()
         shutil.rmtree(self.folder)
 
     def _end_children(self) -> None:
@@ -203,8 +234,8 @@ def _children_of(task: Path) -> Iterator[str]:
         yield from (task / "children").read_text(encoding="ascii").split()
 
 
-def mounts_below(folder: Path) -> list[str]:
-    """Return what is mounted in a folder."""
-    lines = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
-    targets = [line.split(" ")[1] for line in lines]
-    return [target for target in targets if Path(target).is_relative_to(folder)]
+def control_groups() -> set[Path]:
+    """Return the control groups that podman keeps, in either version of the hierarchy."""
+    root = Path("/sys/fs/cgroup")
+    tops = (*root.glob("libpod_parent"), *root.glob("*/libpod_parent"))
+    return {group for top in tops for group in (top, *top.rglob("*/"))}

@@ -54,9 +54,9 @@ def build_stand_ins(engine: Engine) -> None:
 
 
 def _build(engine: Engine, *words: str | Path) -> None:
-    # The host's network, since the engine's namespace leads nowhere.
     common = ("--network=host", "--isolation=chroot", "--quiet")
-    engine.podman("build", *common, "--build-arg", f"BASE_IMAGE={BASE}", *words)
+    base = ("--build-arg", f"BASE_IMAGE={BASE}")
+    engine.podman("build", *common, *base, *words, network=False)
 
 
 def _index(engine: Engine) -> Iterator[str]:

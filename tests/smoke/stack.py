@@ -161,7 +161,7 @@ class Stack:
     def inside(self, container: str, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a command in a container."""
         return subprocess.run(
-            ["podman", "exec", container, *words],
+            self.engine.command("exec", container, *words),
             env=self.engine.environment,
             capture_output=True,
             text=True,
@@ -210,6 +210,18 @@ class Stack:
         file = self.effects / "agent.json"
         wait_until(file.exists, "the agent's end", timeout_s=UP_S)
         return Told.model_validate_json(file.read_text(encoding="utf-8"))
+
+    def cli(self, *words: str) -> str:
+        """Return what `toolrail` says in a container of its own; the service must not be up.
+
+        Detached, since Compose and podman do not agree on when an attached one has ended.
+        """
+        options = ("--detach", "--no-deps", "--name", "cli")
+        self.run_compose("run", *options, "cli", *words)
+        self.engine.podman("wait", "cli")
+        said = self.engine.podman("logs", "cli")
+        self.engine.podman("rm", "cli")
+        return said
 
     def logs(self, service: str, *, tail: int = 15) -> str:
         """Return the last lines of a service."""
