@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
@@ -23,6 +23,7 @@ from tests.sources import ROOT
 from tests.waiting import await_until
 from toolrail.extension import Extension
 from toolrail.extension.bridge import Bridge, CallId, SessionTerms, Taken
+from toolrail.metrics.registry import ProcessRegistry
 from toolrail.redis_io import command, connect, xread
 from toolrail.settings import Settings, own_environment
 from toolrail.supervisor.ready import is_ready_line
@@ -53,6 +54,7 @@ class ExtensionBench:
     redis: Redis
     bridge: Bridge
     executor: ExtensionExecutor
+    registry: ProcessRegistry = field(default_factory=ProcessRegistry)
     changes: int = 0
 
     def owner(self, name: str = "dice") -> OwnerSpecs | None:
@@ -170,8 +172,11 @@ async def extension_bench(
     """Give a started executor."""
     redis = connect(settings.redis_url, timeout_s=5, name="bench")
     bridge = Bridge(redis, prefix=settings.key_prefix, deadline_s=5)
-    executor = ExtensionExecutor(redis, settings, worker=worker, poll_s=poll_s)
-    bench = ExtensionBench(settings=settings, redis=redis, bridge=bridge, executor=executor)
+    registry = ProcessRegistry()
+    executor = ExtensionExecutor(redis, settings, worker=worker, poll_s=poll_s, registry=registry)
+    bench = ExtensionBench(
+        settings=settings, redis=redis, bridge=bridge, executor=executor, registry=registry
+    )
 
     def note() -> None:
         bench.changes += 1

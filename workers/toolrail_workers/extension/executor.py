@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from toolrail.errors import ToolrailError
@@ -36,6 +37,7 @@ from toolrail_workers.extension.mailbox import (
     SessionGone,
     Waiting,
 )
+from toolrail_workers.extension.metrics import SessionMetrics
 from toolrail_workers.extension.reading import read_answer
 from toolrail_workers.sources import ExecutorParts
 
@@ -57,7 +59,13 @@ class ExtensionExecutor:
     source = Source.EXTENSION
 
     def __init__(
-        self, redis: Redis, settings: Settings, *, worker: str, poll_s: float = POLL_S
+        self,
+        redis: Redis,
+        settings: Settings,
+        *,
+        worker: str,
+        poll_s: float = POLL_S,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         """Prepare; nothing is read before `start`.
 
@@ -66,10 +74,12 @@ class ExtensionExecutor:
             settings: Where Redis is.
             worker: Id of this worker; answers to it come in a stream of its own.
             poll_s: How often it is looked whether extensions died.
+            registry: Gets the metrics of their sessions; None counts for nobody.
         """
         self._settings = settings
         self._worker = worker
         self._poll_s = poll_s
+        self._metrics = SessionMetrics(CollectorRegistry() if registry is None else registry)
         self._bridge = Bridge(
             redis, prefix=settings.key_prefix, deadline_s=settings.redis_timeout_s
         )
@@ -99,6 +109,7 @@ class ExtensionExecutor:
             directory=self._directory,
             mailbox=self._mailbox,
             poll_s=self._poll_s,
+            metrics=self._metrics,
         )
         await self._listener.start(on_change)
         self._task = asyncio.get_running_loop().create_task(
@@ -233,7 +244,9 @@ class _NotTaken(Exception):
 
 def create_executor(parts: ExecutorParts) -> ExtensionExecutor:
     """Return the executor of this worker; nothing runs before `start`."""
-    return ExtensionExecutor(parts.redis, parts.settings, worker=parts.worker)
+    return ExtensionExecutor(
+        parts.redis, parts.settings, worker=parts.worker, registry=parts.registry
+    )
 
 
 def _extension_of(tool: str) -> str:

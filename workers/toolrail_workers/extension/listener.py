@@ -17,6 +17,7 @@ from toolrail.extension.bridge import Bridge, CallId
 from toolrail.redis_io import command, xread
 from toolrail_workers.extension.directory import Directory
 from toolrail_workers.extension.mailbox import AskedOf, Mailbox
+from toolrail_workers.extension.metrics import SessionMetrics
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Listener:
         directory: Directory,
         mailbox: Mailbox,
         poll_s: float,
+        metrics: SessionMetrics,
     ) -> None:
         """Prepare; nothing is read.
 
@@ -48,12 +50,14 @@ class Listener:
             directory: Kept up to date.
             mailbox: Gets the answers.
             poll_s: How often liveness is looked at without a hint; deaths give none.
+            metrics: Told of hints and looks.
         """
         self._bridge = bridge
         self._blocking = blocking
         self._directory = directory
         self._mailbox = mailbox
         self._poll_s = poll_s
+        self._metrics = metrics
         self._worker = worker
         self._replies = bridge.keys.extension_replies(worker)
         self._changes = bridge.keys.extension_changes
@@ -102,6 +106,7 @@ class Listener:
             view = await self._bridge.view()
             self._looked_at = loop.time()
             self._offset_ms = view.now_ms - self._looked_at * 1000
+            self._metrics.saw(view.presences)
             if await self._directory.update(view, self._bridge):
                 self._on_change()
 
@@ -137,6 +142,7 @@ class Listener:
             self._last[stream] = entry
             if stream == self._changes:
                 has_hint = True
+                self._metrics.heard(fields.get("extension", ""), fields.get("change", ""))
                 continue
             has_replies = True
             await self._deliver(fields)

@@ -12,5 +12,5 @@ else
   redis.call('DEL', SESSION)
 end
 if ARGV[5] ~= '' then send(of_session(ARGV[3], 'calls'), 'closed', ARGV[5]) end
-hint(ARGV[4])
+hint(ARGV[5] ~= '' and 'refused' or ARGV[4])
 return 1
