@@ -105,6 +105,7 @@ def _edited(script: Script, watching: Terminal, run_id: str) -> None:
         script.run("ana", *edit, "--yes")
         calling.expect("run_")
         calling.wait()
+        watching.expect("with edited arguments")
         script.say("What the agent's call printed meanwhile.")
         script.note("agent", call, calling.screen)
         script.say("Who decided, and how, stays with the question, and in the run's journal.")
@@ -122,6 +123,7 @@ def _approved(script: Script, watching: Terminal, run_id: str) -> None:
         script.run("ana", "approvals", "approve", answers={"[y/N]: ": "y"})
         calling.expect("run_")
         calling.wait()
+        watching.expect("for this call")
 
 
 def _quoted(word: str) -> str:
