@@ -24,6 +24,7 @@ from toolrail_workers.leader import Leadership
 from toolrail_workers.letter_sweep import ForgottenLetters
 from toolrail_workers.lost import LostCalls
 from toolrail_workers.metrics import WorkerMetrics
+from toolrail_workers.name_sweep import FormerTools
 from toolrail_workers.passing import Passing
 from toolrail_workers.reaper import Reaper
 from toolrail_workers.rebell import LostDoorbells
@@ -171,6 +172,7 @@ def create_reaper(
         calls=CallSweeps(books, LostCalls(books)),
         runs=RunSweeps(books),
         letters=ForgottenLetters(books),
+        names=FormerTools(books),
         doorbells=LostDoorbells(
             books, grace_ms=int(settings.ring_grace_s * 1000), is_blind=is_foreign(settings)
         ),

@@ -2,7 +2,7 @@
 
 Is: one elected sweeper in the fleet; which sweeps, in which order. Is not: the sweeps
 (`sweeps.py`, `run_sweeps.py`, `rebell.py`,
-`letter_sweep.py`) or the rules they apply (`lost.py`, the Lua guards).
+`letter_sweep.py`, `name_sweep.py`) or the rules they apply (`lost.py`, the Lua guards).
 Above: `runtime.py`, which ticks it. Below: `leader.py`.
 
 Only the clock of Redis decides, and every decision is guarded by the ledger, so that a second
@@ -16,6 +16,7 @@ from toolrail.errors import ToolrailError
 from toolrail.ledger import LedgerReader
 from toolrail_workers.leader import Leadership
 from toolrail_workers.letter_sweep import ForgottenLetters
+from toolrail_workers.name_sweep import FormerTools
 from toolrail_workers.rebell import LostDoorbells
 from toolrail_workers.run_sweeps import RunSweeps
 from toolrail_workers.sweeps import CallSweeps
@@ -37,6 +38,7 @@ class Reaper:
         runs: RunSweeps,
         doorbells: LostDoorbells,
         letters: ForgottenLetters,
+        names: FormerTools,
     ) -> None:
         self._leadership = leadership
         self._reader = reader
@@ -51,6 +53,7 @@ class Reaper:
             ("ended", runs.ended),
             ("idle", runs.idle),
             ("letters", letters.sweep),
+            ("names", names.sweep),
             ("doorbells", doorbells.sweep),
         )
 

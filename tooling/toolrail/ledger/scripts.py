@@ -28,6 +28,7 @@ NAMES = (
     "ring",
     "end_run",
     "append",
+    "retire",
     "letter",
 )
 SHEBANG = "#!lua"

@@ -101,7 +101,8 @@ OPERATION = Label(
     "op",
     (
         *("open_run", "dispatch", "approve", "claim", "renew", "finish"),
-        *("cancel", "requeue", "ring", "end_run", "append", "parked", "letter", OTHER),
+        *("cancel", "requeue", "ring", "end_run", "append", "parked", "letter", "retire"),
+        OTHER,
     ),
 )
 """The ledger's scripts; whatever else is measured counts as other."""
