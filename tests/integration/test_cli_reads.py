@@ -4,6 +4,7 @@ Is: the commands against a real ledger, without workers. Is not: who works on a 
 workers). Above: nothing. Below: `tests/cells.py`, `tests/cli.py`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
@@ -14,11 +15,13 @@ from redis import Redis
 from tests.cells import Cell, open_cell, opened, serve, write_policy
 from tests.cli import Cli
 from tests.fleets import appear
+from tests.terminals import Terminal
 from tests.waiting import await_until
 from toolrail import CallRequest, Settings
 from toolrail.fleet import Fleet
 from toolrail.keys import Keys
 from toolrail.redis_io import command
+from toolrail.settings import own_environment
 
 SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"
 HOSTILE = "evil\x1b[2J\u202etool"
@@ -230,6 +233,24 @@ async def test_hostile_names_cannot_move_the_cursor(cell: Cell, cli: Cli) -> Non
     assert all("\x1b" not in one.out and "\u202e" not in one.out for one in said)
     assert "\\u001b[31mred" in said[0].out
     assert "evil\\u001b[2J\\u202etool" in said[2].out
+
+
+@pytest.mark.one_redis
+async def test_a_table_on_a_terminal_folds_and_does_not_act(cell: Cell, tmp_path: Path) -> None:
+    """Names are text there too, markup of ours in them included; no cell is cut off."""
+    name = HOSTILE + "[red]" + "x" * 60
+    run = await opened(cell)
+    await command(cell.bench.redis, "HSET", cell.bench.keys.run(run.id), "tenant", name)
+    env = own_environment() | cell.settings.to_env()
+    with Terminal(["runs", "--status", "open"], env=env, cwd=tmp_path, columns=80) as terminal:
+        code = await asyncio.to_thread(terminal.wait)
+    await run.complete()
+
+    assert code == 0
+    assert "\x1b[2J" not in terminal.screen
+    assert "\u202e" not in terminal.screen
+    assert all(len(line) <= 80 for line in terminal.screen.splitlines())
+    assert terminal.screen.count("x") >= 60
 
 
 async def test_a_record_of_another_version_is_shown_as_far_as_it_goes(cell: Cell, cli: Cli) -> None:

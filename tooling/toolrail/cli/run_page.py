@@ -81,6 +81,6 @@ def _cells(page: RunPage, call: CallRow) -> tuple[str, ...]:
         f"{call.state} {call.error_code}".strip(),
         f"{call.attempts}/{call.attempts_max}" if call.attempts_max else str(call.attempts),
         since(page.now_ms, call.accepted_ms),
-        age_text(took_ms),
+        f"{took_ms} ms" if took_ms is not None and took_ms < 1000 else age_text(took_ms),
         call.args_summary.replace("\n", "; "),
     )
