@@ -47,6 +47,7 @@ CALM = frozenset(
 ZERO = {
     "Ledger events that are wrong: journal append refused, in an hour": "no fault makes it refuse",
     "Evicted keys, admission: evicted in an hour": "Redis has the policy noeviction",
+    "Event loop lag, p99: {{instance}} now": "no fault blocks a loop while it is scraped",
 }
 """Lines that are 0 even after all faults, and why."""
 SOMETIMES = frozenset({"Failing tools"})

@@ -20,6 +20,7 @@ from toolrail.errors import (
 from toolrail.metrics.buckets import REDIS_S
 from toolrail.metrics.labels import REJECTION
 from toolrail.metrics.process import ClientMetrics, ProcessMetrics, rejection_of
+from toolrail.redaction import clean_said
 from toolrail.redis_meter import RedisMeter, kind_of
 from toolrail.request import CallTooLarge
 
@@ -133,6 +134,20 @@ def test_a_process_says_which_build_it_is() -> None:
 
     assert info.value == 1
     assert (info.labels["commit"], info.labels["celery"]) == ("none", "none")
+
+
+def test_a_redaction_is_counted_by_what_the_secret_stood_in() -> None:
+    """How often something was hidden is seen, and nothing of what it was."""
+    name, said = "toolrail_redactions_total", "token ghp_" + "a1B2c3D4e5" * 4
+    before = exposed(ProcessMetrics().registry)
+    cleaned = clean_said(said)
+    clean_said("nothing to hide")
+    after = exposed(ProcessMetrics().registry)
+
+    assert "ghp_" not in cleaned
+    assert value(after, name, kind="said") - value(before, name, kind="said") == 1
+    assert value(after, name) - value(before, name) == 1
+    check_series(after)
 
 
 def test_a_meter_knows_when_redis_last_answered() -> None:

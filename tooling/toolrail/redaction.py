@@ -85,6 +85,12 @@ class _Process:
     def __init__(self) -> None:
         self.redactor = Redactor()
         self.held = HeldValues()
+        self.counts: dict[str, int] = dict.fromkeys(("words", "said", "journal", "arguments"), 0)
+
+    def note(self, kind: str, before: object, after: object) -> None:
+        """Count what had a secret in it."""
+        if after is not before and after != before:
+            self.counts[kind] += 1
 
 
 _PROCESS = _Process()
@@ -116,9 +122,19 @@ class Holding:
             _PROCESS.held.release(self._values)
 
 
+def counts() -> Mapping[str, int]:
+    """Return how often this process took something secret out, by what it was in.
+
+    `words` of ours, what others `said`, payloads of the `journal`, `arguments` for approvers.
+    """
+    return _PROCESS.counts
+
+
 def clean(text: str) -> str:
     """Return our own words without what this process knows to be secret, and credentials."""
-    return _PROCESS.redactor.clean(text)
+    cleaned = _PROCESS.redactor.clean(text)
+    _PROCESS.note("words", text, cleaned)
+    return cleaned
 
 
 def clean_said(text: str) -> str:
@@ -127,7 +143,9 @@ def clean_said(text: str) -> str:
     As `clean`, and without the secret arguments of calls that run here or just did. A model chose
     those, so they hide nothing in our own words: it could blind a log with them.
     """
-    return _PROCESS.redactor.clean(_PROCESS.held.replaced(text))
+    cleaned = _PROCESS.redactor.clean(_PROCESS.held.replaced(text))
+    _PROCESS.note("said", text, cleaned)
+    return cleaned
 
 
 def clean_json(value: JsonValue) -> JsonValue:
@@ -152,6 +170,7 @@ def clean_payload(payload: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     cleaned = clean_json(texts)
     if cleaned == texts or not isinstance(cleaned, dict):
         return payload
+    _PROCESS.note("journal", texts, cleaned)
     # A mark may be longer than what it stands for.
     rest = {key: value for key, value in payload.items() if key not in texts}
     return {**rest, **{key: _cut(value) for key, value in cleaned.items()}}
@@ -176,7 +195,9 @@ def summarize(spec: ToolSpec, arguments: JsonObject) -> str:
 
 def redact_arguments(spec: ToolSpec, arguments: JsonObject) -> JsonObject:
     """Return a call's arguments whole, as somebody may see them who does not own the call."""
-    return _PROCESS.redactor.arguments(spec, arguments)
+    cleaned = _PROCESS.redactor.arguments(spec, arguments)
+    _PROCESS.note("arguments", arguments, cleaned)
+    return cleaned
 
 
 def secrets_of_url(url: str | None) -> list[str]:

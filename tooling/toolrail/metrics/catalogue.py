@@ -256,7 +256,7 @@ EXTENSION_DISCONNECTS = process_counter(
 )
 REDACTIONS = process_counter(
     "toolrail_redactions_total",
-    "Secrets that were taken out of something shown or logged.",
+    "Texts from which something secret was taken, by what they were.",
     labels.REDACTION_KIND,
 )
 REDIS_COMMAND_DURATION = process_histogram(

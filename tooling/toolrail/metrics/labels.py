@@ -96,7 +96,8 @@ MCP_OUTCOME = Label("outcome", ("ok", "tool_error", "timeout", "cancelled", "sys
 RESTART_REASON = Label("reason", ("exit", "hang", "flood", "protocol"))
 EXTENSION = Label("extension", bound="names of registered extensions")
 DISCONNECT_REASON = Label("reason", ("left", "lost", "replaced", "protocol"))
-REDACTION_KIND = Label("kind", bound="kinds of secrets that the redactor knows")
+REDACTION_KIND = Label("kind", ("words", "said", "journal", "arguments"))
+"""What the secret stood in; see `toolrail.redaction.counts`."""
 OPERATION = Label(
     "op",
     (

@@ -24,6 +24,7 @@ from toolrail.errors import (
 from toolrail.metrics import catalogue
 from toolrail.metrics.labels import SOURCES
 from toolrail.metrics.registry import ProcessRegistry, counter, gauge
+from toolrail.redaction import counts
 from toolrail.redis_meter import RedisMeter
 from toolrail.request import CallTooLarge
 
@@ -60,6 +61,7 @@ class ProcessMetrics:
         self.registry = ProcessRegistry()
         self.redis = RedisMeter()
         self.registry.register(_RedisCollector(self.redis))
+        self.registry.register(_RedactionCollector())
         show_build(self.registry, build=build, celery=celery)
 
 
@@ -142,6 +144,25 @@ class _RedisCollector:
 
     def _errors(self) -> CounterMetricFamily:
         return CounterMetricFamily(_ERRORS.family, _ERRORS.help, labels=_ERRORS.label_names)
+
+
+class _RedactionCollector:
+    """Shows what was redacted in this process, whichever client or worker of it asked."""
+
+    def describe(self) -> Iterable[Family]:
+        """Name the family."""
+        return (self._family(),)
+
+    def collect(self) -> Iterable[Family]:
+        """Yield what was counted so far."""
+        family = self._family()
+        for kind, times in counts().items():
+            family.add_metric([kind], times)
+        return (family,)
+
+    def _family(self) -> CounterMetricFamily:
+        metric = catalogue.REDACTIONS
+        return CounterMetricFamily(metric.family, metric.help, labels=metric.label_names)
 
 
 _DURATION = catalogue.REDIS_COMMAND_DURATION
