@@ -8,7 +8,7 @@ tools, server and extension it plants secrets in. Below: the standard library.
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -64,7 +64,10 @@ MCP_ARGUMENT = _plain("an argument of an MCP tool that is called password")
 EXTENSION_ARGUMENT = _plain("an argument of an extension that is called token")
 IN_TEXT = _shaped("a text argument", "curl -H 'Authorization: Bearer {0}' https://host.example")
 TOOL_NAME = _shaped("the name of a tool that nobody has", "ghp_{0}{0}")
+TYPED = _shaped("an id that an operator types", "run_npm_{0}{0}")
 # In what tools say.
+DESCRIBED = _shaped("the description of a tool", "Pay with hf_{0}, for example.")
+IMPORTED = _shaped("the words of a tool module that cannot be imported", "passphrase: {0}")
 RAISED = _plain("the words of an exception of a process tool")
 RAISED_ON_LOOP = _plain("the words of an exception of a loop tool")
 RAISED_IN_EXTENSION = _plain("the words of an exception of an extension")
@@ -81,6 +84,7 @@ SERVER_SAID = _shaped("what an MCP server prints", '{{"client_secret": "{0}"}}')
 SERVER_REFUSED = _shaped("the error of an MCP server that never starts", "api_key={0}")
 SERVER_ENDED = _aws("the last words of an MCP server")
 # In what people say.
+RUN_NAME = _shaped("the name of a run", "nightly?key={0}")
 COMMENT = _shaped("a person's comment", "use token: {0} instead")
 
 ALL: Mapping[str, Planted] = {
@@ -88,11 +92,9 @@ ALL: Mapping[str, Planted] = {
 }
 
 
-def found_in(texts: Iterable[tuple[str, bytes]], planted: Mapping[str, Planted]) -> Iterator[str]:
-    """Yield a sentence for each planted secret in each text, in UTF-8 and as JSON spells it."""
-    for place, data in texts:
-        for name, secret in planted.items():
-            at = data.find(secret.core.encode())
-            if at >= 0:
-                around = data[max(0, at - 80) : at + 80]
-                yield f"{name} in {place}: {around!r}"
+def found_in(place: str, data: bytes, planted: Mapping[str, Planted], *, but: str) -> Iterator[str]:
+    """Yield a sentence for each planted secret in a text, but for one that may be there."""
+    for name, secret in planted.items():
+        at = data.find(secret.core.encode())
+        if at >= 0 and name != but:
+            yield f"{name} in {place}: {data[max(0, at - 80) : at + 80]!r}"

@@ -49,6 +49,9 @@ AT_HOME = {
     # What a call was given and what it answered: the model wrote the one and reads the other.
     "run:*:call:*": {"args", "result"},
     "inbox:*": None,
+    # An agent service gave the run its name, and finds it by that.
+    "run:*": {"spec", "name"},
+    "run_name:*": None,
     # The same on its way to an extension and back.
     "ext:*:*:calls": None,
     "ext_replies:*": None,
@@ -106,7 +109,7 @@ async def open_cluster(folder: Path) -> AsyncGenerator[Cluster]:
     settings = Settings(
         secret=SecretStr(planted.SETTINGS_SECRET.text),
         policy_dir=folder / "policy",
-        tool_modules=("tests.planted_tools",),
+        tool_modules=("tests.planted_tools", "tests.planted_broken"),
         mcp_servers_file=servers_file(folder),
         log_level="debug",
         metrics_port=0,
@@ -155,7 +158,7 @@ async def make_calls(rail: Toolrail, scene: Scene) -> Sequence[str]:
     await call("mcp.leaky.whoami", password=password)
     await call("mcp.leaky.leave", password=password)
     await call("ext.leaky.spill", token=planted.EXTENSION_ARGUMENT.text)
-    last = await rail.open_run(profile="agent", user="ann")
+    last = await rail.open_run(profile="agent", user="ann", name=planted.RUN_NAME.text)
     await call("planted.fail_run", last)
     return [run.id, broken.id, last.id]
 
@@ -216,6 +219,7 @@ async def type_commands(cluster: Cluster, scene: Scene, commands: Sequence[list[
 
 OPERATORS = [
     *(["doctor"], ["workers"], ["workers", "--json"], ["queues"], ["runs"], ["runs", "--json"]),
+    *(["journal", planted.TYPED.text], ["run", "show", planted.TYPED.text]),
     *(["dlq", "list"], ["dlq", "list", "--json"], ["approvals", "list"]),
 ]
 ABOUT_RUN = [
@@ -232,11 +236,14 @@ async def read_redis(settings: Settings, scene: Scene) -> None:
         async for key in keys:
             name = key.removeprefix(settings.key_prefix)
             for part, data in await read_key(redis, key):
-                (scene.home if is_home(name, part) else scene.kept).append((f"{name} {part}", data))
+                into = scene.home if is_home(name, part) else scene.kept
+                into.append((f"{name} {part}", key.encode() + b" " + data))
         scene.shown += [
             (f"metrics of {name}", await asyncio.to_thread(fetch, metrics_url(text)))
             for name, text in scene.kept
-            if name.startswith("worker:") and name.endswith(" metrics_address") and b":" in text
+            if name.startswith("worker:")
+            and name.endswith(" metrics_address")
+            and text[-1:] != b" "
         ]
     finally:
         await redis.aclose()

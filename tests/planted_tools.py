@@ -7,6 +7,7 @@ Is: what the workers of `test_planted_secrets.py` run. Is not: a test. Above: th
 import logging
 import os
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
@@ -38,7 +39,9 @@ def log_in(pin: Pin, account: Account, password: str) -> str:
 async def chat(pin: Pin, note: str) -> str:
     """Log all arguments through somebody else's logger, on the loop of the worker."""
     library.warning("%s %s %s", planted.LOGGED.text, pin, note, extra={"said": {"pin": [pin]}})
-    library.warning("connected to %s", os.environ["TOOLRAIL_REDIS_URL"])  # noqa: TID251
+    library.warning("the key is %s", os.environ["TOOLRAIL_SECRET"])  # noqa: TID251
+    redis_url = os.environ["TOOLRAIL_REDIS_URL"]  # noqa: TID251
+    library.warning("the password is %s", urlsplit(redis_url).password)
     try:
         raise OSError(f"{planted.LOGGED_TRACE.text} {pin}")
     except OSError:
@@ -68,7 +71,12 @@ async def tell() -> ToolOutput:
     )
 
 
-@tool("planted.pay", permission=Permission.APPROVAL_REQUIRED)
+@tool(
+    "planted.pay",
+    permission=Permission.APPROVAL_REQUIRED,
+    title=planted.DESCRIBED.text,
+    description=planted.DESCRIBED.text,
+)
 async def pay(pin: Pin, note: str) -> str:
     """Wait for a person."""
     return f"paid with {pin}, {note}"

@@ -97,6 +97,12 @@ PROMISES: dict[str, Promise] = {
         "beside the redacted summary for an approver.",
         source="semantics 2.1, 2.8",
     ),
+    "secrets.kept-out": Promise(
+        text="A secret that is known, marked or shaped like one stands in no journal, log, "
+        "metric or approval.",
+        source="issue 3, what must survive; ops 5.2",
+        gaps="A secret in free text that nothing announces; see tooling/README.md, Secrets.",
+    ),
     "journal.failure-stops-effects": Promise(
         text="When the journal cannot be written, no further effect of the run starts.",
         source="semantics 2.7",

@@ -16,6 +16,7 @@ from detect_secrets.settings import transient_settings
 from tests import planted
 from tests.planted import ALL, Planted, found_in
 from tests.planted_scene import Scene, Texts, collect
+from tests.promises import promise
 from toolrail_schemas import REDACTED
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -60,14 +61,15 @@ CODES = {
 }
 WENT_HOME = {
     *("MARKED", "NESTED", "NAMED", "REFUSED", "ASKED", "MCP_ARGUMENT", "EXTENSION_ARGUMENT"),
-    *("IN_TEXT", "TOOL_NAME", "TOOL_ERROR", "SYSTEM_FAILURE", "REFERRED", "COMMENT"),
+    *("IN_TEXT", "TOOL_NAME", "TOOL_ERROR", "SYSTEM_FAILURE", "REFERRED", "COMMENT", "RUN_NAME"),
     *("OWN_VARIABLE", "PASSED_VARIABLE", "SERVER_SAID"),
 }
 """What is in arguments or results, as it should."""
 LOGGED = {
     "builtin.1": (
         "child.output: logging in with «redacted», «redacted» and «redacted»",
-        "connected to redis://:«redacted»@127.0.0.1",
+        "the key is «redacted»",
+        "the password is «redacted»",
         "GET https://user:«redacted»@host.example/ 401 «redacted» curl -H",
         """said="{'pin': ['«redacted»']}\"""",
         "OSError: «redacted» «redacted»",
@@ -98,11 +100,17 @@ async def test_every_secret_was_planted_where_the_test_says(scene: Scene) -> Non
     assert b"planted.pay" in shown["metrics of the exporter"]
 
 
+@promise("secrets.kept-out")
 async def test_no_planted_secret_is_found_anywhere(scene: Scene) -> None:
     """Not one byte of it: journal, records, registry, totals, logs, views, metrics."""
     password = urlsplit(scene.redis_url).password or ""
     known = {**ALL, "REDIS_PASSWORD": Planted(password, password)}
-    found = list(found_in(scene.all, known))
+    found = [
+        words
+        for place, data in scene.all
+        # A tool's definition is what the model reads, so a blob of them holds its description.
+        for words in found_in(place, data, known, but="DESCRIBED" if place[:5] == "blob:" else "")
+    ]
 
     assert len(password) > 16
     assert not found, f"{len(found)} found\n" + "\n".join(found)

@@ -28,6 +28,14 @@ def test_every_line_starts_with_its_childs_name() -> None:
     assert stream.getvalue() == "mcp.1    | hello\ntoolrail | mcp.1: ready\n"
 
 
+def test_a_line_that_went_through_no_log_is_shown_without_secrets() -> None:
+    """A child that dies of an exception prints it raw."""
+    stream = io.StringIO()
+    ConsoleSink(stream, colour=False).line("w", "OSError: redis://:hunter2@h/0")
+
+    assert stream.getvalue().endswith("| OSError: redis://:«redacted»@h/0\n")
+
+
 def test_each_child_has_a_colour_and_keeps_it() -> None:
     """Problems are red."""
     stream = io.StringIO()

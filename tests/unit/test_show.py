@@ -6,7 +6,7 @@ Above: nothing. Below: `toolrail.cli.show`.
 
 import pytest
 
-from toolrail.cli.show import exit_code_of, journal_line, result_text
+from toolrail.cli.show import exit_code_of, journal_json, journal_line, result_text
 from toolrail_schemas import (
     Actor,
     ErrorClass,
@@ -47,6 +47,15 @@ def event(payload: dict[str, object]) -> JournalEvent:
     )
     assert isinstance(parsed, JournalEvent)
     return parsed
+
+
+def test_an_event_that_another_version_wrote_is_shown_without_secrets() -> None:
+    """As a line and as JSON; the event itself is not changed."""
+    told = event({"message": "it was https://u:needle@h"})
+
+    assert "it was https://u:«redacted»@h" in journal_line(told)
+    assert "needle" not in journal_json(told)
+    assert JournalEvent.model_validate_json(journal_json(told)).seq == told.seq
 
 
 def failure(error_class: ErrorClass) -> ToolResult:

@@ -12,6 +12,7 @@ import typer
 
 from toolrail.cli.call import DEFAULT_PROFILE
 from toolrail.cli.options import CommandExit
+from toolrail.cli.plain import plain
 from toolrail.cli.reading import reading
 from toolrail.cli.run_page import page_json, print_page
 from toolrail.cli.start import start
@@ -21,7 +22,7 @@ from toolrail.ledger import RunEnd
 from toolrail.run import Run
 from toolrail.runs import CALLS_LIMIT, RunPage, Runs
 from toolrail.settings import Settings
-from toolrail_schemas import ApprovalMode, escape_text
+from toolrail_schemas import ApprovalMode
 
 app = typer.Typer(help="Open, show, complete and cancel runs.", no_args_is_help=True)
 
@@ -107,7 +108,7 @@ async def _look(settings: Settings, run_id: str, calls: int) -> RunPage:
 async def _tools(run: Run) -> None:
     for spec in await run.tools():
         sentence = spec.description.strip().splitlines()[0] if spec.description.strip() else ""
-        typer.echo(escape_text(f"{spec.name:<40} {sentence}"))
+        typer.echo(plain(f"{spec.name:<40} {sentence}"))
 
 
 async def _complete(run: Run) -> None:

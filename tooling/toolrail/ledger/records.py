@@ -16,6 +16,15 @@ from pydantic import JsonValue
 from toolrail.redaction import clean_payload
 from toolrail_schemas import EventType, Level
 
+_WORDLESS = frozenset(
+    {
+        EventType.TOOL_CALL_REQUESTED,
+        EventType.TOOL_RESULT_STORED,
+        EventType.TOOL_CALL_COMPLETED,
+    }
+)
+"""Events of every call that hold numbers, digests and refs only; most of a journal."""
+
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
@@ -27,8 +36,8 @@ class EventLine:
 
     def triple(self) -> tuple[str, str, str]:
         """Return type, level and payload as the scripts take them; no secret goes further."""
-        payload = orjson.dumps(clean_payload(self.payload)).decode()
-        return self.type.value, self.level.value, payload
+        payload = self.payload if self.type in _WORDLESS else clean_payload(self.payload)
+        return self.type.value, self.level.value, orjson.dumps(payload).decode()
 
 
 class Outcome(StrEnum):

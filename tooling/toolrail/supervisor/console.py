@@ -2,12 +2,14 @@
 
 Is: the sinks of log lines: for a terminal, for a collector of JSON lines, and one that keeps them
 for tests and diagnosis. Is not: logging of our own processes (`toolrail.logs`).
-Above: `cluster.py`, the CLI, the test kit. Below: nothing of ours.
+Above: `cluster.py`, the CLI, the test kit. Below: `toolrail.redaction`.
 """
 
 import logging
 from collections import deque
 from typing import Protocol, TextIO
+
+from toolrail.redaction import clean_said
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +40,9 @@ class ConsoleSink:
         self._codes: dict[str, str] = {}
 
     def line(self, name: str, text: str) -> None:
-        """Write one line of a child."""
+        """Write one line of a child, without secrets: not all it prints went through its log."""
         code = self._codes.setdefault(name, _COLOURS[len(self._codes) % len(_COLOURS)])
-        self._write(f"{self._paint(name.ljust(self._width), code)} | {text}")
+        self._write(f"{self._paint(name.ljust(self._width), code)} | {clean_said(text)}")
 
     def event(self, name: str, text: str, *, is_problem: bool = False) -> None:
         """Write one sentence of the supervisor; problems are red."""
