@@ -97,6 +97,7 @@ async def test_every_secret_was_planted_where_the_test_says(scene: Scene) -> Non
     assert not missing, missing
     shown = {place.partition(" run_")[0]: data for place, data in scene.shown}
     assert {"journal", "run show", "doctor", "runs --json", "approvals show"} <= shown.keys()
+    assert any(place.startswith("metrics of worker:") for place in shown)
     assert b"planted.pay" in shown["metrics of the exporter"]
 
 
