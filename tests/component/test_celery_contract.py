@@ -46,6 +46,7 @@ OVERRIDDEN = {
     "celery.worker.consumer.consumer:Consumer.on_unknown_task": "35e6cbe56494",
     "celery.worker.consumer.consumer:Consumer.on_invalid_task": "9893e7a4eee3",
     "celery.worker.consumer.consumer:Consumer.on_decode_error": "e3538c586a7f",
+    "celery.worker.consumer.consumer:Consumer.register_with_event_loop": "aacc1dedab42",
 }
 """Ours stand in their place, so what they do must be what ours do."""
 
@@ -58,6 +59,10 @@ CALLED = {
     "celery.worker.state:maybe_shutdown": "e15d0ed41e2c",
     "celery.worker.state:task_reserved": "d5a1d0414f0a",
     "celery.worker.state:task_ready": "ad25f2985520",
+    "celery.worker.consumer.consumer:Consumer.add_task_queue": "7df62325255c",
+    "celery.worker.consumer.consumer:Consumer.cancel_task_queue": "3c696341b7bb",
+    "celery.app.amqp:Queues.deselect": "2cc067c3806a",
+    "kombu.messaging:Consumer.cancel_by_queue": "8dadbe75f75f",
 }
 """We call them, or set what they read."""
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.exposed import SERIES_MAX, check_series, exposed, scrape, value
-from tests.functions import Gate
+from tests.functions import FunctionExecutor, Gate
 from tests.servers import StartRedis
 from tests.waiting import await_until
 from tests.workers import WorkerBench, worker_bench
@@ -60,7 +60,6 @@ async def test_a_worker_shows_what_it_is_and_does(bench: WorkerBench) -> None:
     handling = asyncio.create_task(runtime.handle(bench.bell("c2")))
     await gate.entered.wait()
     samples = exposed((await get(await address_of(bench)))[1])
-    running = dict(runtime.metrics.running)
     gate.open.set()
     await handling
 
@@ -76,8 +75,26 @@ async def test_a_worker_shows_what_it_is_and_does(bench: WorkerBench) -> None:
     assert value(samples, "toolrail_build_info", commit="v7") == 1
     progress = value(samples, "toolrail_worker_last_progress_timestamp_seconds")
     assert abs(progress - time.time()) < 60
-    assert running == {"builtin": 1}
-    assert runtime.metrics.running == {"builtin": 0}
+
+
+@pytest.mark.one_redis
+async def test_a_worker_of_several_queues_shows_its_calls_by_queue(bench: WorkerBench) -> None:
+    """Its slots are for all of them; which queue fills them is seen."""
+    gate, other = Gate(), FunctionExecutor()
+    waits = bench.add("demo.gate", gate)
+    bench.executors["mcp"] = other
+    runtime = await bench.start_worker(pops=False)
+    await bench.dispatch("c1", waits)
+    handling = asyncio.create_task(runtime.handle(bench.bell("c1")))
+    await gate.entered.wait()
+    samples = exposed(runtime.metrics.registry)
+    gate.open.set()
+    await handling
+
+    busy = "toolrail_worker_slots_busy"
+    assert (value(samples, busy, source="builtin"), value(samples, busy, source="mcp")) == (1, 0)
+    assert value(samples, "toolrail_worker_slots", source="mcp") == 10
+    assert value(exposed(runtime.metrics.registry), busy) == 0
 
 
 @pytest.mark.one_redis

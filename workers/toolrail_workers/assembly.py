@@ -104,7 +104,6 @@ def assemble(
         specs=specs,
         passing=Passing(books, registry, specs, worker=worker, queues=executors.keys()),
         finisher=create_finisher(settings, books, tuning=tuning, metrics=metrics),
-        running=metrics.running,
         stop_grace_s=tuning.stop_grace_s,
     )
     return Assembly(

@@ -9,8 +9,6 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from toolrail.blobs import Blobs
@@ -53,8 +51,6 @@ class Parts:
     specs: SpecIndex
     passing: Passing
     finisher: Finisher
-    running: dict[str, int]
-    """Claimed calls by queue; counted up and down here, read by the metrics."""
     stop_grace_s: float
 
 
@@ -104,10 +100,11 @@ class CallRunner:
         held = Held(claim.run_id, claim.call_key, claim.fence)
         running = Running(
             held,
+            queue=claim.fields["queue"],
             lease_until=renewals.lease_until(sent_at),
             stop_grace_s=self._parts.stop_grace_s,
         )
-        with self._counted(claim), renewals.holding(running):
+        with renewals.holding(running):
             if loop.time() - sent_at > SLOW_CLAIM_SHARE * renewals.lease_ms / 1000:
                 # The lease may be over before the answer came, and with it the right to start.
                 await renewals.renew_one(running)
@@ -117,15 +114,6 @@ class CallRunner:
             await self._books.ledger.renew([held], lease_ms=0)
             call = await self._books.reader.call(held.run_id, held.call_key)
             await self._lost.settle(call)
-
-    @contextmanager
-    def _counted(self, claim: Claim) -> Generator[None]:
-        queue, running = claim.fields["queue"], self._parts.running
-        running[queue] = running.get(queue, 0) + 1
-        try:
-            yield
-        finally:
-            running[queue] -= 1
 
     async def _claim(self, doorbell: Doorbell, tools: str) -> Claim | Refusal:
         return await self._books.ledger.claim(

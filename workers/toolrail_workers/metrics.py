@@ -10,7 +10,7 @@ Everything here is of the worker's own process; isolated children count nothing.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import Gauge
 
@@ -23,6 +23,7 @@ from toolrail.metrics.serve import Server, serve_beside
 from toolrail.settings import Settings
 from toolrail_schemas import Source, queue_of
 from toolrail_workers.port import PoolControl
+from toolrail_workers.running import Running
 from toolrail_workers.watchdog import LagWatch, StallWatch
 
 SILENT_S = 10.0
@@ -36,8 +37,6 @@ class WorkerMetrics(ProcessMetrics):
         """Make the metrics of a worker that serves these queues."""
         super().__init__(build=build, celery=version_of("celery"))
         self._sources = tuple(sources)
-        self.running = dict.fromkeys(self._sources, 0)
-        """Claimed calls by queue, counted up and down by who runs them."""
         calls = counter(catalogue.WORKER_CALLS, self.registry)
         # Looked up once: it is asked for with every call.
         self._calls = {
@@ -65,13 +64,15 @@ class WorkerMetrics(ProcessMetrics):
         lag: LagWatch,
         stall: StallWatch,
         is_draining: Callable[[], bool],
+        running: Callable[[], Iterable[Running]],
     ) -> None:
         """Show from now on what these say; they are asked on the thread of a scrape."""
 
         def busy(source: str) -> float:
             # A slot is taken from the doorbell on; only of several queues it is not known which.
-            alone = len(self._sources) == 1
-            return control.stats().busy if alone else self.running[source]
+            if len(self._sources) == 1:
+                return control.stats().busy
+            return sum(call.queue == source for call in running())
 
         def last_progress_at() -> float:
             return time.time() - (time.monotonic() - stall.progress_at)

@@ -41,7 +41,7 @@ class Renewals:
         return len(self._held)
 
     def running(self) -> list[Running]:
-        """Return the calls that are held now."""
+        """Return the calls that are held now. Any thread."""
         return list(self._held.values())
 
     def lease_until(self, sent_at: float) -> float:

@@ -55,10 +55,17 @@ class Running:
     """One claimed call on this worker."""
 
     def __init__(
-        self, held: Held, *, lease_until: float, stop_grace_s: float = STOP_GRACE_S
+        self,
+        held: Held,
+        *,
+        lease_until: float,
+        queue: str = "",
+        stop_grace_s: float = STOP_GRACE_S,
     ) -> None:
         self._stop_grace_s = stop_grace_s
         self.held = held
+        self.queue = queue
+        """The queue it came by; only for those who count."""
         self.lease_until = lease_until
         """On the loop's clock: when this worker must assume that the lease is over."""
         self.stop_reason: StopReason | None = None

@@ -188,7 +188,11 @@ class WorkerRuntime:
             stall=stall,
         )
         self.metrics.watch(
-            self._control, lag=lag, stall=stall, is_draining=lambda: duty.is_draining
+            self._control,
+            lag=lag,
+            stall=stall,
+            is_draining=lambda: duty.is_draining,
+            running=made.parts.renewals.running,
         )
         return duty
 
