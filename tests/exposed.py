@@ -4,9 +4,11 @@ Is: the text of a registry or of a server as samples, and the checks that hold f
 Is not: a metric. Above: tests of metrics. Below: prometheus_client's own parser.
 """
 
+import threading
 import urllib.request
 from collections.abc import Iterable
 
+import psutil
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -23,6 +25,18 @@ def scrape(address: str, path: str = "/metrics", *, timeout_s: float = 5.0) -> s
     with urllib.request.urlopen(f"http://{address}{path}", timeout=timeout_s) as answer:
         text: bytes = answer.read()
         return text.decode()
+
+
+def server_leftovers(port: int) -> list[str]:
+    """Return the threads and connections that a server in this process has besides its own."""
+    threads = [t.name for t in threading.enumerate() if "process_request" in t.name]
+    sockets = [
+        str(connection)
+        for connection in psutil.Process().net_connections("tcp")
+        if connection.laddr and connection.laddr.port == port
+        if connection.status not in {psutil.CONN_LISTEN, psutil.CONN_TIME_WAIT}
+    ]
+    return threads + sockets
 
 
 def exposed(source: CollectorRegistry | str) -> list[Sample]:

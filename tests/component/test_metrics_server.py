@@ -17,6 +17,7 @@ import psutil
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from tests.exposed import server_leftovers
 from tests.waiting import wait_until
 from toolrail.cli import health
 from toolrail.metrics.serve import (
@@ -169,15 +170,13 @@ def test_ipv6_is_served_where_the_machine_has_it(process: Process) -> None:
 
 def test_many_scrapes_leave_no_thread_and_no_file_behind(server: Server) -> None:
     """A thousand scrapes cost what one costs."""
-    ask(server, "/metrics")
-    threads, files = threading.active_count(), psutil.Process().num_fds()
-
+    files = psutil.Process().num_fds()
     with ThreadPoolExecutor(4) as clients:
         answers = list(clients.map(ask, [server] * 1000, ["/metrics"] * 1000))
 
     assert {status for status, _, _ in answers} == {200}
-    wait_until(lambda: threading.active_count() <= threads, "the server's threads to end")
-    wait_until(lambda: psutil.Process().num_fds() <= files, "the connections to be closed")
+    wait_until(lambda: not server_leftovers(server.port), "the server's threads to end")
+    wait_until(lambda: psutil.Process().num_fds() <= files, "all files to be closed")
 
 
 def test_clients_that_say_nothing_are_dropped_and_others_are_answered_meanwhile(
