@@ -84,6 +84,16 @@ PROMISES: dict[str, Promise] = {
         "an unknown outcome none without a word for it.",
         source="DESIGN 2, issue 3",
     ),
+    "worker.drained-loses-nothing": Promise(
+        text="A worker that is told to drain claims no call, finishes those it has, "
+        "and loses and doubles none.",
+        source="issue 3; ops 3.2",
+    ),
+    "metrics.shown-in-trouble": Promise(
+        text="Metrics are shown while Redis is away or the loop blocked, "
+        "and hold no word a model, tool or server made up.",
+        source="issue 3; ops 1.4, 4.4 row 52",
+    ),
     "budget.never-overshot": Promise(
         text="A budget is never overshot, however many calls race.",
         source="semantics 3.6",

@@ -16,6 +16,7 @@ import pytest
 
 from tests.exposed import SERIES_MAX, check_series, exposed, scrape, server_leftovers, value
 from tests.functions import FunctionExecutor, Gate
+from tests.promises import promise
 from tests.servers import StartRedis
 from tests.waiting import await_until
 from tests.workers import WorkerBench, worker_bench
@@ -96,6 +97,7 @@ async def test_a_worker_of_several_queues_shows_its_calls_by_queue(bench: Worker
     assert value(exposed(runtime.metrics.registry), busy) == 0
 
 
+@promise("metrics.shown-in-trouble")
 @pytest.mark.one_redis
 async def test_every_outcome_counts_under_its_name_and_tells_nothing_else(
     bench: WorkerBench,
@@ -208,6 +210,7 @@ def stopped(pid: int) -> Generator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@promise("metrics.shown-in-trouble")
 @pytest.mark.one_redis
 async def test_a_worker_without_redis_still_shows_itself_and_is_not_ready(
     start_redis: StartRedis, settings: Settings, monkeypatch: pytest.MonkeyPatch
@@ -244,6 +247,7 @@ async def test_a_worker_without_redis_still_shows_itself_and_is_not_ready(
     assert value(exposed(text), "toolrail_redis_errors_total", kind="timeout") > 0
 
 
+@promise("metrics.shown-in-trouble")
 @pytest.mark.one_redis
 async def test_a_blocked_loop_is_seen_while_it_is_blocked_and_afterwards(
     bench: WorkerBench,

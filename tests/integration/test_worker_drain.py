@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.promises import promise
 from tests.waiting import await_until
 from toolrail.fleet import Fleet, WorkerRecord
 from toolrail.redis_io import connect
@@ -101,6 +102,7 @@ async def starters(run: Run) -> dict[str, str]:
     return {str(event.payload["call_id"]): str(event.payload["worker"]) for event in started}
 
 
+@promise("worker.drained-loses-nothing")
 async def test_a_drain_under_load_loses_nothing_and_doubles_nothing(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ from toolrail_workers.running import Running
 from toolrail_workers.watchdog import LagWatch, StallWatch
 
 SILENT_S = 10.0
-"""A worker that heard nothing from Redis for so long is not ready. Its reaper asks every second."""
+"""A worker that heard nothing from Redis for so long is not ready; longer if it seldom asks."""
 
 
 class WorkerMetrics(ProcessMetrics):
@@ -100,9 +100,12 @@ class WorkerMetrics(ProcessMetrics):
             settings: Name host and port.
             why_not_ready: Says why calls are not claimed, apart from a silent Redis.
         """
+        # The worker speaks at least as often as its rounds are.
+        rounds_s = min(settings.reaper_interval_s, settings.announce_s)
+        silent_s = max(SILENT_S, 2 * rounds_s)
 
         def is_ready() -> str | None:
-            return why_not_ready() or self._why_redis_is_silent()
+            return why_not_ready() or self._why_redis_is_silent(silent_s)
 
         self._server = serve_beside(
             self.registry,
@@ -111,9 +114,9 @@ class WorkerMetrics(ProcessMetrics):
             is_ready=is_ready,
         )
 
-    def _why_redis_is_silent(self) -> str | None:
+    def _why_redis_is_silent(self, limit_s: float) -> str | None:
         silent_s = time.monotonic() - self.redis.answered_at
-        return f"Redis has not answered for {silent_s:.0f} s." if silent_s > SILENT_S else None
+        return f"Redis has not answered for {silent_s:.0f} s." if silent_s > limit_s else None
 
     async def close(self) -> None:
         """Serve no more."""
