@@ -107,6 +107,7 @@ def test_head_has_the_headers_of_get_and_no_body(server: Server, path: str) -> N
     assert (status, body) == (expected, "")
     assert headers["Content-Length"] == str(len(content.encode()))
     assert headers["Content-Type"] == as_get["Content-Type"]
+    assert headers["Server"] == as_get["Server"] == "toolrail", "no version of ours or Python's"
 
 
 def test_anything_else_is_refused_with_a_sentence(server: Server) -> None:

@@ -180,30 +180,26 @@ def _text(
     body = f"{sentence}\n".encode()
     # Readiness is of this moment; a proxy that keeps it would lie.
     usual = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
-    start_response(status, [*usual, ("Content-Length", str(len(body))), *headers])
+    start_response(status, [*usual, *headers])
     return [body]
 
 
 def _head_like_get(get: WSGIApplication) -> WSGIApplication:
-    """Answer HEAD with the headers of GET, for applications that know no HEAD."""
+    """Answer HEAD with the headers of GET, and either without the versions of what runs here."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] != "HEAD":
-            return get(environ, start_response)
         told: list[tuple[str, list[tuple[str, str]]]] = []
 
         def keep(status: str, headers: list[tuple[str, str]], _error: object = None) -> Any:
             told.append((status, headers))
 
-        body = b"".join(get({**environ, "REQUEST_METHOD": "GET"}, keep))
+        is_head = environ["REQUEST_METHOD"] == "HEAD"
+        asked: WSGIEnvironment = {**environ, "REQUEST_METHOD": "GET"} if is_head else environ
+        body = b"".join(get(asked, keep))
         ((status, headers),) = told
-        length = (
-            []
-            if any(name == "Content-Length" for name, _ in headers)
-            else [("Content-Length", str(len(body)))]
-        )
-        start_response(status, [*headers, *length])
-        return []
+        ours = [("Server", "toolrail"), ("Content-Length", str(len(body)))]
+        start_response(status, [*headers, *ours])
+        return [] if is_head else [body]
 
     return answer
 
