@@ -300,6 +300,18 @@ def root_kept() -> Generator[None]:
         root.setLevel(level)
 
 
+async def counted(cluster: Cluster) -> bytes:
+    """Return the exporter's page when it has read what the ledger counts."""
+    pages: list[bytes] = []
+
+    async def has_read() -> bool:
+        pages.append(await asyncio.to_thread(fetch, cluster.metrics_url))
+        return b"toolrail_redis_up 1.0" in pages[-1]
+
+    await await_until(has_read, "the exporter to read Redis", timeout_s=BOUND_S)
+    return pages[-1]
+
+
 async def collect(folder: Path) -> Scene:
     """Let everything happen once, and collect what is left of it everywhere."""
     scene, own_log = Scene(), io.StringIO()
@@ -312,8 +324,7 @@ async def collect(folder: Path) -> Scene:
                 about_runs = [[*words[:2], run, *words[2:]] for run in runs for words in ABOUT_RUN]
                 await type_commands(cluster, scene, [*OPERATORS, *about_runs])
                 await read_redis(cluster.settings, scene)
-                totals = await asyncio.to_thread(fetch, cluster.metrics_url)
-                scene.shown.append(("metrics of the exporter", totals))
+                scene.shown.append(("metrics of the exporter", await counted(cluster)))
     scene.logs.append(("the client", own_log.getvalue().encode()))
     for name in ("builtin.1", "mcp.1", "extension.1", "leaky", None):
         scene.logs.append((name or "all processes", "\n".join(cluster.lines(name)).encode()))

@@ -227,7 +227,10 @@ def page_of(address: str) -> str:
 async def test_every_role_does_its_work_and_is_refused_nothing(
     server: UserRedis, tmp_path: Path
 ) -> None:
-    """Calls, approvals, drain, totals, and what operators type: no NOPERM in all of it."""
+    """Calls, approvals, drain, totals, and what operators type: no NOPERM in all of it.
+
+    The doctor asks for settings too, of any Redis, and does without where it may not.
+    """
     sink = KeepingSink()
     async with (
         running_worker(server, tmp_path, sink=sink) as supervisor,
@@ -247,7 +250,7 @@ async def test_every_role_does_its_work_and_is_refused_nothing(
     assert unaccounted(totals) == 0
     assert not failed, failed
     assert "\ntoolrail_calls_unaccounted 0.0\n" in page
-    assert server.refused() == []
+    assert set(server.refused()) <= {"client: command config|get"}
 
 
 def test_a_restart_loses_nothing_that_a_transaction_wrote(redis_kind: str, tmp_path: Path) -> None:
