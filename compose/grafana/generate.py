@@ -39,9 +39,10 @@ COLOURS = {
         "cancelled": "blue",
     },
     "{{state}}": {"queued": "orange", "running": "green", "awaiting_approval": "purple"},
-    "{{decision}}": {"approved": "green", "denied": "purple", "expired": "red"},
 }
 HEIGHTS = {"stat": 4, "lines": 8, "stack": 8, "bars": 8}
+WIDE = 24
+"""The width of a dashboard. Bars over all of it are few, and low."""
 Query = tuple[str, str]
 Builder = stat.Panel | timeseries.Panel | bargauge.Panel
 
@@ -100,7 +101,8 @@ def build_panel(block: Block) -> Builder:
     }
     panel = draw[block.kind](block)
     panel.title(block.title).description(block.says).datasource(PROMETHEUS)
-    panel.unit(block.unit).span(block.width).height(HEIGHTS[block.kind])
+    is_low = block.kind == "bars" and block.width == WIDE
+    panel.unit(block.unit).span(block.width).height(4 if is_low else HEIGHTS[block.kind])
     for number, (legend, expression) in enumerate(block.queries):
         query = prometheus.Dataquery().expr(expression).legend_format(legend)
         query.ref_id(chr(ord("A") + number)).datasource(PROMETHEUS)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tests.live import faults, judge
 from tests.live.draw import draw_sheet
 from tests.live.panels import Shown, show_panels
@@ -32,6 +34,8 @@ class Script:
     world: World
     marks: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
 
+    findings: list[judge.Finding] = field(default_factory=list[judge.Finding])
+
     def mark(self, what: str) -> None:
         """Note that something begins now."""
         at = now() - self.world.start
@@ -39,15 +43,18 @@ class Script:
         print(f"  {at:5.1f} s  {what}", flush=True)
 
     async def together(self, *stories: Story) -> None:
-        """Tell several stories at once; the first that goes wrong ends the run."""
-        async with asyncio.TaskGroup() as group:
-            for story in stories:
-                group.create_task(self._timed(story))
+        """Tell several stories at once, each to its end; one that goes wrong is a finding."""
+        await asyncio.gather(*(self._tell(story) for story in stories))
 
-    async def _timed(self, story: Story) -> None:
-        begun = now()
-        await story(self.world)
-        print(f"          {story.__name__}: {now() - begun:.1f} s", flush=True)
+    async def _tell(self, story: Story) -> None:
+        begun, wrong = now(), ""
+        try:
+            await story(self.world)
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # it is a finding
+            wrong = f"{type(error).__name__}: {error}"
+        seen = f"after {now() - begun:.1f} s {wrong}"
+        print(f"          {story.__name__}: {seen}", flush=True)
+        self.findings.append(judge.Finding(f"{story.__name__} is over", not wrong, seen))
 
     async def play(self) -> float:
         """Play all phases; return when the calm one ended."""
@@ -63,16 +70,19 @@ class Script:
                 faults.every_decision,
                 faults.servers_misbehave,
                 faults.the_extension_dies,
+                faults.a_worker_is_drained,
                 faults.slots_run_out,
             )
             self.mark("workers die")
             await self.together(faults.workers_die, faults.a_doorbell_is_lost)
             self.mark("a worker freezes")
-            await faults.a_frozen_worker_wakes(world)
+            await self.together(faults.a_frozen_worker_wakes)
+            self.mark("memory runs short")
+            await self.together(faults.memory_runs_short)
         self.mark("books, disk, source without workers")
-        await faults.operators_are_needed(world)
+        await self.together(faults.operators_are_needed)
         self.mark("Redis freezes")
-        await faults.redis_freezes(world)
+        await self.together(faults.redis_freezes)
         self.mark("quiet again")
         await world.until(lambda: not world.prometheus.firing() & faults.PAGED, "all clear")
         await world.scraped()
@@ -89,12 +99,14 @@ async def main() -> int:
             start, end = world.start, now()
             shown = await asyncio.to_thread(show_panels, world.prometheus, start, end)
             findings = [
+                *script.findings,
                 *judge.judge_panels(shown, calm),
                 *judge.judge_rules(world, start, end, faults.FIRED),
                 *await judge.judge_truth(world),
                 *judge.judge_pages(world, sorted(faults.PAGED)),
             ]
             draw(shown, start, script.marks)
+    print(f"Refused of the usual traffic: {dict(faults.refused)}")
     return tell(findings)
 
 

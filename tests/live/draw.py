@@ -5,7 +5,8 @@ to see whether a panel is readable, true and of use. Above: `make dashboards-liv
 Below: matplotlib.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -13,11 +14,21 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tests.live.panels import Shown
+from tests.live.panels import STEP_S, Shown
+from tests.live.servers import Series
 
-COLUMNS = 3
-ROW_INCHES = 2.6
+COLUMNS = 4
+ROW_INCHES = 2.4
 COLOURS = {"green": "#56a64b", "orange": "#ff9830", "red": "#e02f44"}
+NAMED = {
+    **COLOURS,
+    "dark-red": "#8f1023",
+    "yellow": "#f2cc0c",
+    "purple": "#a352cc",
+    "light-purple": "#ca95e5",
+    "super-light-purple": "#deb6f2",
+    "blue": "#5794f2",
+}
 FACTORS = {"percentunit": (100.0, "%"), "bytes": (1e-6, "MB"), "s": (1.0, "s"), "cps": (1.0, "/s")}
 
 
@@ -32,7 +43,7 @@ def draw_sheet(shown: Sequence[Shown], file: Path, *, title: str, start: float) 
     """
     mpl.rcParams["font.size"] = 7
     rows = -(-len(shown) // COLUMNS)
-    figure = Figure(figsize=(15, rows * ROW_INCHES), layout="constrained")
+    figure = Figure(figsize=(20, rows * ROW_INCHES), layout="constrained")
     figure.suptitle(title, fontsize=12)
     for number, one in enumerate(shown):
         axes = figure.add_subplot(rows, COLUMNS, number + 1)
@@ -43,8 +54,23 @@ def draw_sheet(shown: Sequence[Shown], file: Path, *, title: str, start: float) 
     figure.savefig(file, dpi=110)
 
 
+def _no_data(axes: Axes) -> None:
+    axes.text(0.5, 0.5, "No data", ha="center", va="center", transform=axes.transAxes)
+
+
 def _factor(one: Shown) -> tuple[float, str]:
     return FACTORS.get(one.panel.unit, (1.0, ""))
+
+
+def _overrides(one: Shown) -> dict[str, str]:
+    """Return the fixed colours of lines by their legend, as matplotlib spells them."""
+    config = cast("dict[str, list[dict[str, object]]]", one.panel.raw["fieldConfig"])
+    found: dict[str, str] = {}
+    for override in config["overrides"]:
+        matcher = cast("dict[str, str]", override["matcher"])
+        (first,) = cast("list[dict[str, dict[str, str]]]", override["properties"])
+        found[matcher["options"]] = NAMED[first["value"]["fixedColor"]]
+    return found
 
 
 def _steps(one: Shown) -> list[tuple[float | None, str]]:
@@ -66,19 +92,23 @@ def _lines(axes: Axes, one: Shown, start: float) -> None:
     factor, unit = _factor(one)
     drawn = [(label, series) for label, series in one.lines if series.points]
     if not drawn:
-        axes.text(0.5, 0.5, "No data", ha="center", va="center", transform=axes.transAxes)
+        _no_data(axes)
         return
     config = cast("dict[str, dict[str, dict[str, object]]]", one.panel.raw["fieldConfig"])
     is_stack = "stacking" in config["defaults"].get("custom", {})
+    fixed = _overrides(one)
     bottoms: dict[float, float] = {}
     for label, series in drawn:
-        at = [when - start for when, _ in series.points]
-        values = [value * factor for _, value in series.points]
+        points = list(_with_gaps(series))
+        at = [when - start for when, _ in points]
+        values = [value * factor for _, value in points]
         if is_stack:
             floor = [bottoms.get(when, 0.0) for when in at]
             roof = [base + value for base, value in zip(floor, values, strict=True)]
             bottoms.update(zip(at, roof, strict=True))
-            axes.fill_between(at, floor, roof, alpha=0.5, label=label, linewidth=0.8)
+            axes.fill_between(
+                at, floor, roof, alpha=0.6, label=label, color=fixed.get(label), linewidth=0
+            )
         else:
             axes.plot(at, values, label=label, linewidth=1.1)
     for edge, colour in _steps(one):
@@ -89,6 +119,16 @@ def _lines(axes: Axes, one: Shown, start: float) -> None:
     axes.set_ylabel(unit)
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize=5.5, ncols=2, loc="best", framealpha=0.6)
+
+
+def _with_gaps(series: Series) -> Iterator[tuple[float, float]]:
+    """Yield the points, and NaN where Grafana would not draw a line either."""
+    before = series.points[0][0]
+    for when, value in series.points:
+        if when - before > 1.5 * STEP_S:
+            yield before + STEP_S, math.nan
+        yield when, value
+        before = when
 
 
 def _stat(axes: Axes, one: Shown, _: float) -> None:
@@ -106,6 +146,8 @@ def _stat(axes: Axes, one: Shown, _: float) -> None:
 def _bars(axes: Axes, one: Shown, _: float) -> None:
     factor, unit = _factor(one)
     lines = [(label, series.last * factor) for label, series in one.lines if series.points]
+    if not lines:
+        _no_data(axes)
     lines.sort(key=lambda line: line[1])
     axes.barh([label for label, _ in lines], [value for _, value in lines])
     axes.set_xlabel(unit)

@@ -9,13 +9,15 @@ import asyncio
 import itertools
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from redis.asyncio import Redis
 
-from tests.live.world import BOUND_S, World, frozen
+from tests.live.world import BOUND_S, MEMORY, World, frozen
 from tests.waiting import await_until
+from toolrail.errors import ToolrailError
 from toolrail.keys import Keys
 from toolrail.ledger import Ledger
 from toolrail.redis_io import connect
@@ -34,7 +36,11 @@ from toolrail_schemas import (
     sha256_hex,
 )
 
+SECRET = "ghp_" + "Zx81" * 9
+"""Looks like one, and opens nothing."""
 PACE_S = 0.1
+FAILURES = 20
+"""Enough of all calls for the error budget to burn fast."""
 TOOLS: Mapping[str, JsonObject] = {
     "live.work": {},
     "mcp.steady.echo": {"text": "hello"},
@@ -55,6 +61,8 @@ FIRED = {
     "ToolrailMcpServerDown",
 }
 """Alerts that the script makes fire."""
+refused: Counter[str] = Counter()
+"""What the usual traffic was told instead of a result."""
 _numbers = itertools.count(1)
 
 
@@ -104,7 +112,9 @@ async def usual_traffic(world: World) -> AsyncGenerator[None]:
         run = await open_run(world)
         running: set[asyncio.Task[ToolResult]] = set()
         for turn in itertools.count(1):
-            request = CallRequest(id="usual", name=name, arguments=TOOLS[name], turn=turn)
+            # Not the same again: after an unknown outcome that would need a person.
+            arguments = {**TOOLS[name], **({"text": str(turn)} if "echo" in name else {})}
+            request = CallRequest(id=f"u{turn}", name=name, arguments=arguments, turn=turn)
             one = asyncio.create_task(call_to_end(run, request))
             running.add(one)
             one.add_done_callback(_forget(running))
@@ -122,7 +132,8 @@ def _forget(running: set[asyncio.Task[ToolResult]]) -> Callable[[asyncio.Task[To
     def forget(task: asyncio.Task[ToolResult]) -> None:
         running.discard(task)
         if not task.cancelled():
-            task.exception()
+            error = task.exception()
+            refused[type(error).__name__] += error is not None
 
     return forget
 
@@ -139,7 +150,9 @@ async def every_outcome(world: World) -> None:
     await started(run, waiting)
     await run.cancel_call(waiting)
     await run.wait(waiting, timeout_s=BOUND_S)
-    for _ in range(4):
+    with suppress(ToolrailError):
+        await run.dispatch(ask("live.work", turn=-1))
+    for _ in range(FAILURES):
         await call(await open_run(world), "live.break_down")
 
 
@@ -147,10 +160,11 @@ async def every_decision(world: World) -> None:
     """A person approves, approves for the run, denies, or does not come at all."""
     run = await open_run(world)
     late = await run.dispatch(ask("live.ask", what="nobody decides"))
-    yes = await run.dispatch(ask("live.ask", what="yes"))
+    yes = await run.dispatch(ask("live.ask", what=f"yes, token={SECRET}"))
     no = await run.dispatch(ask("live.ask", what="no"))
     gone = await run.dispatch(ask("live.ask", what="the agent changes its mind"))
     await world.until_query("toolrail_approvals_pending >= 4")
+    await world.rail.approvals.redacted(yes.approval_id)
     await run.approve(yes, by="ann")
     await run.deny(no, by="ann", comment="Not today.")
     await run.cancel_call(gone)
@@ -203,10 +217,13 @@ async def a_doorbell_is_lost(world: World) -> None:
     async with frozen(pid), ledger_client(world) as client:
         ticket = await run.dispatch(ask("mcp.steady.echo", text="lost"))
 
-        async def popped() -> bool:
-            return not await client.llen(Keys(world.settings.key_prefix).queue("mcp"))
+        keys = Keys(world.settings.key_prefix)
 
-        await await_until(popped, "the doorbell to be popped", timeout_s=BOUND_S)
+        async def popped() -> bool:
+            queued = await client.zcard(keys.queued("mcp"))
+            return bool(queued > await client.llen(keys.queue("mcp")))
+
+        await await_until(popped, "a doorbell to be popped", timeout_s=BOUND_S)
         starts = world.cluster.starts("mcp.1")
         world.cluster.kill_worker("mcp.1")
     await world.cluster.wait_ready("mcp.1", starts=starts + 1)
@@ -214,9 +231,11 @@ async def a_doorbell_is_lost(world: World) -> None:
 
 
 async def servers_misbehave(world: World) -> None:
-    """One dies and comes back, one stays away for a while, one has another tool all at once."""
+    """One is slow, has another tool all at once, dies and returns; one stays away for a while."""
     run = await open_run(world)
+    await call(run, "mcp.steady.nap", seconds=2.5)
     await call(run, "mcp.steady.grow")
+    await world.until_query("sum(toolrail_mcp_tools_changed_total)")
     world.kill_mcp_server("steady")
     world.gate("gated").unlink()
     world.kill_mcp_server("gated")
@@ -231,6 +250,14 @@ async def the_extension_dies(world: World) -> None:
     starts = world.cluster.starts("dice")
     world.cluster.kill_worker("dice")
     await world.cluster.wait_ready("dice", starts=starts + 1)
+
+
+async def a_worker_is_drained(world: World) -> None:
+    """By an operator, who then changes their mind."""
+    await command(world, "drain", "--source=extension")
+    await world.until_query("max(toolrail_worker_draining)")
+    await command(world, "drain", "--source=extension", "--undo")
+    await world.until_query("1 - max(toolrail_worker_draining)")
 
 
 async def slots_run_out(world: World) -> None:
@@ -277,14 +304,29 @@ async def all_ready(world: World) -> None:
 async def operators_are_needed(world: World) -> None:
     """The books are wrong, the disk is not written, a source loses its last worker."""
     key = f"{world.settings.key_prefix}totals"
-    wanted = {"ToolrailCallsUnaccounted", "ToolrailRedisNotPersisting", "ToolrailNoWorkers"}
+    wanted = {"ToolrailCallsUnaccounted", "ToolrailRedisNotPersisting"}
+    wanted |= {"ToolrailNoWorkers", "ToolrailQueueAge"}
+    run = await open_run(world)
     async with ledger_client(world) as client:
         await client.hincrby(key, "open:builtin:running", 1)
         await client.config_set("appendonly", "no")
         async with frozen(world.cluster.pid("extension.1")):
+            waiting = await run.dispatch(ask("ext.dice.roll", count=1))
             await world.until(lambda: wanted <= world.prometheus.firing(), str(wanted))
         await client.hincrby(key, "open:builtin:running", -1)
         await client.config_set("appendonly", "yes")
+        await run.wait(waiting, timeout_s=BOUND_S)
+
+
+async def memory_runs_short(world: World) -> None:
+    """New calls are refused until there is more; those that run can end."""
+    async with ledger_client(world) as client:
+        used = int((await client.info("memory"))["used_memory"])
+        await client.config_set("maxmemory", used + used // 10)
+        await world.until_query('sum(toolrail_calls_rejected_total{reason="overload"})')
+        await world.until_query("1 - min(toolrail_admission_open)")
+        await client.config_set("maxmemory", MEMORY)
+    await world.until_query("min(toolrail_admission_open)")
 
 
 async def redis_freezes(world: World) -> None:

@@ -43,11 +43,10 @@ CALM = frozenset(
         "Extension sessions ended: {{extension}} {{reason}}",
     }
 )
-"""Lines that are empty or 0 while all is well, but for `kind="first"`."""
+"""Lines that are empty or 0 while all is well."""
 ZERO = {
     "Ledger events that are wrong: journal append refused, in an hour": "no fault makes it refuse",
     "Evicted keys, admission: evicted in an hour": "Redis has the policy noeviction",
-    "Event loop lag, p99: {{instance}} now": "no fault blocks a loop while it is scraped",
 }
 """Lines that are 0 even after all faults, and why."""
 SOMETIMES = frozenset({"Failing tools"})
@@ -100,7 +99,8 @@ def _is_endless(series: Series) -> bool:
 
 
 def _is_loud(series: Series, calm: float) -> bool:
-    if series.labels.get("kind") == "first":
+    # Attempts happen in any weather, and scripts are loaded at their first use.
+    if series.labels.get("kind") in ("first", "noscript"):
         return False
     return any(value for at, value in series.points if at < calm)
 

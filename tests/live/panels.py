@@ -12,6 +12,7 @@ from tests.dashboards import Panel, panels, rules
 from tests.live.servers import Prometheus, Series
 
 RATE_INTERVAL = "10s"
+STEP_S = 1.0
 SOURCES = ("builtin", "mcp", "extension")
 
 
@@ -77,7 +78,7 @@ def _results(
         if panel.raw["type"] == "bargauge":
             found = prometheus.query(query, at=end)
         else:
-            found = prometheus.query_range(query, start, end)
+            found = prometheus.query_range(query, start, end, STEP_S)
         yield legend, query, tuple(series for series in found if series.points)
 
 
@@ -86,5 +87,5 @@ def show_rules(prometheus: Prometheus, start: float, end: float) -> dict[str, li
     found: dict[str, list[Series]] = {}
     for rule in rules():
         query = f'ALERTS{{alertname="{rule.name}"}}' if rule.is_alert else rule.name
-        found[rule.name] = prometheus.query_range(query, start, end)
+        found[rule.name] = prometheus.query_range(query, start, end, STEP_S)
     return found

@@ -184,9 +184,10 @@ class Prometheus(Program):
         result = self._ask("/api/v1/query", query=expression, **when)
         return [_series(one, "value") for one in result]
 
-    def query_range(self, expression: str, start: float, end: float) -> list[Series]:
-        """Return what an expression was, second by second; series of nothing but NaN left out."""
-        result = self._ask("/api/v1/query_range", query=expression, start=start, end=end, step=1)
+    def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
+        """Return what an expression was, step by step; series of nothing but NaN are left out."""
+        times = {"start": start, "end": end, "step": step}
+        result = self._ask("/api/v1/query_range", query=expression, **times)
         found = [_series(one, "values") for one in result]
         return [series for series in found if series.points]
 

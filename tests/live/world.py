@@ -19,18 +19,17 @@ import psutil
 import redis
 
 from tests.live.servers import Alertmanager, Haste, Prometheus, Receiver, now
-from tests.rabbit import free_ports
 from tests.sources import ROOT
 from tests.waiting import await_until
 from toolrail.client import Toolrail
-from toolrail.fleet import Fleet
-from toolrail.redis_io import connect
+from toolrail.metrics.serve import serve
 from toolrail.settings import Settings
 from toolrail.supervisor.spec import ChildSpec, RestartPolicy, Stage
+from toolrail.supervisor.state import TARGETS_FILE
 from toolrail.tasks import end_task
 from toolrail.testing import Cluster
 
-BOUND_S = 60.0
+BOUND_S = 40.0
 LOOK_S = 0.25
 SCALE = {"builtin": 2, "mcp": 1, "extension": 1}
 MEMORY = "256mb"
@@ -73,8 +72,10 @@ class World:
         """SIGKILL the process of a server; the worker starts it again if its gate is there."""
         worker = psutil.Process(self.cluster.pid("mcp.1"))
         for child in worker.children(recursive=True):
-            if str(self.gate(server)) in child.cmdline():
-                child.kill()
+            # Between two looks a process may end, or be about to.
+            with suppress(psutil.Error):
+                if str(self.gate(server)) in child.cmdline():
+                    child.kill()
 
     def redis_pid(self) -> int:
         """The process id of the cell's Redis."""
@@ -82,18 +83,17 @@ class World:
             return int(client.info("server")["process_id"])
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Return once something holds."""
-        await await_until(condition, what, timeout_s=BOUND_S)
-
-    async def until_query(self, expression: str) -> None:
-        """Return once an expression has a value other than 0."""
-        ask = self.prometheus.value
+        """Return once something holds, which may take a moment to find out."""
 
         async def holds() -> bool:
             await asyncio.sleep(LOOK_S)
-            return bool(await asyncio.to_thread(ask, expression))
+            return bool(await asyncio.to_thread(condition))
 
-        await await_until(holds, expression, timeout_s=BOUND_S)
+        await await_until(holds, what, timeout_s=BOUND_S)
+
+    async def until_query(self, expression: str) -> None:
+        """Return once an expression has a value other than 0."""
+        await self.until(lambda: self.prometheus.value(expression), expression)
 
     async def scraped(self) -> None:
         """Return once every process was scraped and every rule evaluated after now."""
@@ -147,11 +147,8 @@ async def open_world(directory: Path, *, haste: Haste | None) -> AsyncGenerator[
             directory / "prometheus", alertmanager=alertmanager.address, haste=haste
         )
         stack.callback(prometheus.stop)
-        cluster = Cluster(directory, settings=write_world(directory), scale=SCALE)
+        cluster = Cluster(directory, settings=write_world(directory), scale=SCALE, exports=True)
         await stack.enter_async_context(cluster)
-        (port,) = free_ports(1)
-        prometheus.aim("toolrail-exporter", [f"127.0.0.1:{port}"])
-        await cluster.add(_exporter(cluster, port))
         await cluster.add(_extension(cluster))
         with redis.Redis.from_url(cluster.settings.redis_url) as client:
             client.config_set("maxmemory", MEMORY)
@@ -160,16 +157,14 @@ async def open_world(directory: Path, *, haste: Haste | None) -> AsyncGenerator[
         rail = await stack.enter_async_context(cluster.client())
         aim = asyncio.create_task(_aim(cluster, prometheus))
         stack.push_async_callback(end_task, aim)
-        yield World(cluster, rail, prometheus, receiver, alertmanager, directory)
-
-
-def _exporter(cluster: Cluster, port: int) -> ChildSpec:
-    return ChildSpec(
-        name="exporter",
-        argv=(sys.executable, "-m", "toolrail", "exporter", f"--port={port}"),
-        env=cluster.environment(),
-        stage=Stage.FRONT,
-    )
+        shown = serve(rail.metrics, host="127.0.0.1", port=0, is_ready=lambda: None)
+        stack.callback(shown.close)
+        prometheus.aim("toolrail-clients", [shown.address])
+        world = World(cluster, rail, prometheus, receiver, alertmanager, directory)
+        await world.until_query("min(up) * count(up{job=~'toolrail-.+'}) >= bool 6")
+        await world.until(lambda: not prometheus.firing(), "no alert")
+        world.start = now()
+        yield world
 
 
 def _extension(cluster: Cluster) -> ChildSpec:
@@ -185,21 +180,20 @@ def _extension(cluster: Cluster) -> ChildSpec:
 
 
 async def _aim(cluster: Cluster, prometheus: Prometheus) -> None:
-    """Tell Prometheus where workers are; a restarted one has another port."""
-    settings = cluster.settings
-    client = connect(settings.redis_url, timeout_s=1.0, name="aim")
-    fleet = Fleet(client, prefix=settings.key_prefix, deadline_s=1.0)
-    known: list[str] = []
-    try:
-        while True:
-            with suppress(Exception):
-                found = [one.metrics_address for one in await fleet.workers()]
-                if found != known:
-                    prometheus.aim("toolrail-workers", [one for one in found if one])
-                    known = found
-            await asyncio.sleep(LOOK_S)
-    finally:
-        await client.aclose()
+    """Tell Prometheus what the cluster wrote down; a restarted process has another port."""
+    file = cluster.settings.state_dir / TARGETS_FILE
+    known = ""
+    while True:
+        text = await asyncio.to_thread(_read, file)
+        if text and text != known:
+            known = text
+            for group in json.loads(text):
+                prometheus.aim(group["labels"]["job"], group["targets"])
+        await asyncio.sleep(LOOK_S)
+
+
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 @asynccontextmanager

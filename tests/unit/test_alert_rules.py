@@ -5,6 +5,7 @@ whether they fire (`tests/component/test_promtool.py`, `tests/live`).
 Above: nothing. Below: `tests/dashboards.py`, `tests/promql.py`, `compose/prometheus`.
 """
 
+import itertools
 import re
 from typing import cast
 
@@ -22,7 +23,7 @@ from tests.dashboards import (
     rules,
 )
 from tests.promql import metric_of, read_query, wrong_names
-from toolrail.cli.catalogue import all_commands
+from toolrail.cli.main import run
 from toolrail.ledger.records import Outcome
 from toolrail.metrics.catalogue import APPROVAL_OLDEST_AGE, APPROVAL_WAIT, QUEUE_WAIT
 from toolrail_schemas import JsonObject
@@ -30,7 +31,7 @@ from toolrail_schemas import JsonObject
 NO_ATTEMPT = {"denied", "approval_expired", "over_budget", "cancelled"}
 """Outcomes that say nothing about how well Toolrail works."""
 BAD = {"system_error", "lost"}
-COMING = {"workers", "queues", "runs", "approvals", "dlq", "drain"}
+TYPED = re.compile(r"`toolrail ([^`]+)`")
 PARTS = ("Symptom", "For users", "First look", "Fix", "Confirm")
 
 each_rule = pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.name)
@@ -139,14 +140,34 @@ def test_a_section_leads_from_symptom_to_proof(alert: Rule) -> None:
     assert tuple(re.findall(r"^\*\*([^*]+)\.\*\*", text, re.MULTILINE)) == PARTS
 
 
-def test_the_runbook_names_commands_and_panels_that_exist() -> None:
+def commands() -> list[str]:
+    """Return every command line that the runbook or a panel tells people to type."""
+    texts = [RUNBOOK.read_text(encoding="utf-8")]
+    texts += [str(panel.raw["description"]) for panel in panels()]
+    found = {" ".join(line.split()) for text in texts for line in TYPED.findall(text)}
+    return sorted(line for line in found if "…" not in line)
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_that_people_are_told_to_type_exists(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its subcommand and options."""
+    words = list(itertools.takewhile(str.isalpha, line.split()))
+    code = run([*words, "--help"])
+    said = capsys.readouterr().out
+
+    assert code == 0
+    assert [option for option in re.findall(r"--[a-z-]+", line) if option not in said] == []
+
+
+def test_the_runbook_names_panels_that_exist() -> None:
     """Whoever reads it at night has no time for a renamed panel."""
     text = " ".join(RUNBOOK.read_text(encoding="utf-8").split())
-    commands = set(re.findall(r"`toolrail ([a-z]+)", text))
     quoted = set(re.findall(r'"([^"]+)"', text))
     titles = {panel.title for panel in panels()}
 
-    assert commands - COMING <= set(all_commands())
+    assert quoted
     assert [name for name in quoted if not _is_title(name, titles)] == []
 
 
