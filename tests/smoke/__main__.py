@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -25,7 +26,7 @@ from tests.smoke.story import Story
 
 BOUND_S = 900
 CALLS_PER_S = 16.0
-SHOWN = ("worker-builtin", "worker-mcp", "worker-extension", "exporter", "agent", "redis")
+SHOWN = ("worker-builtin", "worker-mcp", "worker-extension", "extension", "agent", "redis")
 
 
 class Stopped(BaseException):
@@ -44,11 +45,13 @@ def main() -> int:
     begun = time.monotonic()
     before = leftovers()
     with Engine() as engine:
-        story = Story(Stack(engine, per_s=CALLS_PER_S), say)
+        story = Story(Stack(engine, per_s=CALLS_PER_S), say, now)
         complete = False
         try:
             prepare(engine, story.stack, begun)
             story.play()
+            if story.broken:
+                show_logs(story.stack)
             story.say("The stack goes down.")
             story.stack.run_compose("down", "--volumes", "--timeout", "60")
             complete = True
@@ -64,10 +67,9 @@ def main() -> int:
         seen=leftovers() - before or "nothing is left",
         holds=not leftovers() - before,
     )
-    broken = [finding for finding in story.findings if not finding.holds]
-    held = len(story.findings) - len(broken)
-    say(f"{held} hold, {len(broken)} broken, in {time.monotonic() - begun:.0f} s")
-    return 0 if complete and not broken else 1
+    held = len(story.findings) - len(story.broken)
+    say(f"{held} hold, {len(story.broken)} broken, in {time.monotonic() - begun:.0f} s")
+    return 0 if complete and not story.broken else 1
 
 
 def prepare(engine: Engine, stack: Stack, begun: float) -> None:
@@ -107,6 +109,11 @@ def stop(number: int, frame: FrameType | None) -> NoReturn:
     for each in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
         signal.signal(each, signal.SIG_IGN)
     raise Stopped(signal.Signals(number).name)
+
+
+def now() -> datetime:
+    """Return the time, as the containers' logs have it."""
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def say(text: str) -> None:

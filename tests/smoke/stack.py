@@ -28,8 +28,9 @@ FETCH = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=5
 
 
 class Told(BaseModel):
-    """What the agent saw."""
+    """What the agent saw in one run."""
 
+    run_id: str
     calls: int
     done: list[str]
     errors: dict[str, int]
@@ -37,6 +38,11 @@ class Told(BaseModel):
     events: int
     gapless: bool
     status: str
+
+    @property
+    def errors_in_all(self) -> int:
+        """How many calls ended with an error."""
+        return sum(self.errors.values())
 
 
 class Container(BaseModel):
@@ -187,13 +193,14 @@ class Stack:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def lines(self) -> Counter[str]:
-        """Return how often each effect happened."""
+    def lines(self, run_id: str = "") -> Counter[str]:
+        """Return how often each effect of a run, or of all, happened."""
         seen: Counter[str] = Counter()
         for source in SOURCES:
             file = self.effects / f"{source}.log"
             if file.exists():
-                seen.update(file.read_text(encoding="utf-8").splitlines())
+                lines = file.read_text(encoding="utf-8").splitlines()
+                seen.update(line for line in lines if line.endswith(run_id))
         return seen
 
     def wait_effects(self, more: int, *, prefix: str = "") -> None:
@@ -205,10 +212,20 @@ class Stack:
         enough = count() + more
         wait_until(lambda: count() >= enough, f"{more} more of {prefix or 'all'}", timeout_s=UP_S)
 
-    def told(self) -> Told:
-        """Return what the agent saw, once it has ended."""
+    def start_load(self) -> None:
+        """An agent calls tools of all sources, in a run of its own."""
+        for name in ("stop", "agent.started", "agent.json"):
+            (self.effects / name).unlink(missing_ok=True)
+        self.up("agent")
+        wait_until((self.effects / "agent.started").exists, "the agent", timeout_s=UP_S)
+
+    def end_load(self) -> Told:
+        """The agent has ended; return what it saw."""
+        (self.effects / "stop").touch()
         file = self.effects / "agent.json"
         wait_until(file.exists, "the agent's end", timeout_s=UP_S)
+        [agent] = self.containers("agent")
+        self.engine.podman("wait", agent.name)
         return Told.model_validate_json(file.read_text(encoding="utf-8"))
 
     def cli(self, *words: str) -> str:
@@ -223,6 +240,6 @@ class Stack:
         self.engine.podman("rm", "cli")
         return said
 
-    def logs(self, service: str, *, tail: int = 15) -> str:
+    def logs(self, service: str, *, tail: int = 30) -> str:
         """Return the last lines of a service."""
         return self.run_compose("logs", "--no-color", "--tail", str(tail), service)

@@ -45,7 +45,7 @@ class Seen:
 async def call(run: Run, number: int, seen: Seen) -> None:
     """Make one call, as often as Redis is away, and note how it ended."""
     name = TOOLS[number % len(TOOLS)]
-    line = f"{name}-{number}"
+    line = f"{name}-{number}-{run.id}"
     pause_s = PAUSE_IN_CHILD_S if name == IN_CHILD else random.choice(PAUSES_S)  # noqa: S311
     request = CallRequest(
         id=line, name=name, arguments={"line": line, "pause_s": pause_s}, turn=number
@@ -96,6 +96,7 @@ async def main(per_s: float) -> None:
         events, gapless = await count_events(run)
         status = await run.status()
     told = {
+        "run_id": run.id,
         "calls": len(made),
         "done": seen.done,
         "errors": seen.errors,
@@ -104,7 +105,9 @@ async def main(per_s: float) -> None:
         "gapless": gapless,
         "status": status,
     }
-    (FOLDER / "agent.json").write_text(json.dumps(told), encoding="utf-8")
+    whole = FOLDER / "agent.new"
+    whole.write_text(json.dumps(told), encoding="utf-8")
+    whole.rename(FOLDER / "agent.json")
 
 
 if __name__ == "__main__":
