@@ -11,7 +11,7 @@ export UV_SYSTEM_CERTS := true
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench dashboards dashboards recording-live compose-smoke requirements
+.PHONY: help demo test check format bench recording dashboards dashboards-live compose-smoke requirements
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
