@@ -264,7 +264,8 @@ async def slots_run_out(world: World) -> None:
     """Calls wait for a slot, and the loop of a worker stands still for a moment."""
     run = await open_run(world)
     tickets = [await run.dispatch(ask("live.work", turn, seconds=1.0)) for turn in range(120)]
-    await call(run, "live.block", seconds=0.6)
+    # Longer than a scrape interval, so that one falls into it; short of what ends the worker.
+    await call(run, "live.block", seconds=1.1)
     for ticket in tickets:
         await run.wait(ticket, timeout_s=BOUND_S)
 
