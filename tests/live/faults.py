@@ -56,6 +56,7 @@ FIRED = {
     "ToolrailCallsUnaccounted",
     "ToolrailRedisDown",
     "ToolrailRedisNotPersisting",
+    "ToolrailExporterDown",
     "ToolrailDeadLettersGrowing",
     "ToolrailApprovalsStale",
     "ToolrailMcpServerDown",
@@ -328,6 +329,13 @@ async def memory_runs_short(world: World) -> None:
         await world.until_query("1 - min(toolrail_admission_open)")
         await client.config_set("maxmemory", MEMORY)
     await world.until_query("min(toolrail_admission_open)")
+
+
+async def the_exporter_freezes(world: World) -> None:
+    """Prometheus learns nothing of the fleet until it is back."""
+    async with frozen(world.cluster.pid("exporter")):
+        await world.until(lambda: world.receiver.told("ToolrailExporterDown", "firing"), "a page")
+    await world.until(lambda: world.receiver.told("ToolrailExporterDown", "resolved"), "its end")
 
 
 async def redis_freezes(world: World) -> None:
