@@ -15,13 +15,15 @@ from toolrail.drafting import Draft
 from toolrail.errors import CallError
 from toolrail.judgement import Judgement, failure
 from toolrail.ledger import EventLine, LedgerReader, NewCall
-from toolrail.policy.remembered import NOT_ASKED, RememberedApproval
+from toolrail.policy.remembered import NOT_ASKED, TOLD_OF_UNKNOWN, RememberedApproval
 from toolrail.request import Limits, RunContext
 from toolrail.results import ending_of, store_result
 from toolrail_schemas import (
+    ApprovalRecord,
     ApprovalScope,
     Doorbell,
     EventType,
+    Layer,
     Level,
     SideEffect,
     ToolResult,
@@ -161,7 +163,7 @@ class EntryWriter:
             fields={**common.fields, "approval": record.model_dump_json()},
             events=(*common.events, EventLine(EventType.TOOL_CALL_AWAITING_APPROVAL, awaiting)),
             approval_expires_ms=record.expires_at,
-            memory=judgement.memory if ApprovalScope.RUN in record.scopes else NOT_ASKED,
+            memory=_memory(record, judgement),
         )
 
     def _remembered(
@@ -210,6 +212,13 @@ class EntryWriter:
             drift=judgement.drift,
             ending=ending,
         )
+
+
+def _memory(record: ApprovalRecord, judgement: Judgement) -> str:
+    """Return what of the run's memory the ledger is to check for a parked call."""
+    if Layer.CONTEXT in record.layers:
+        return TOLD_OF_UNKNOWN
+    return judgement.memory if ApprovalScope.RUN in record.scopes else NOT_ASKED
 
 
 def _ends_run(draft: Draft) -> bool:

@@ -189,7 +189,8 @@ def _approval(asked: Asked, decision: PolicyDecision, mode: ApprovalMode, memory
     fails = mode is ApprovalMode.FAIL_RUN
     reason = Reason(
         code=ReasonCode.ALLOWED,
-        layer=decision.reason.layer,
+        layer=decision.approval_required_by[0],
+        rule=decision.approval_rules[0],
         message=f"Approval is required and the run's approval_mode is {mode.value}.",
     )
     on_denied = OnDenied.FAIL_FAST if fails else OnDenied.RETURN_RESULT

@@ -261,10 +261,15 @@ class Run:
         by: str,
         scope: ApprovalScope | str = ApprovalScope.ONCE,
         arguments: str | bytes | Mapping[str, JsonValue] | None = None,
+        effect_may_repeat: bool = False,
     ) -> Decision:
         """A parked call is queued; see `Approvals.approve`."""
         return await self._parts.approvals.approve(
-            ticket.approval_id, by=by, scope=scope, arguments=arguments
+            ticket.approval_id,
+            by=by,
+            scope=scope,
+            arguments=arguments,
+            effect_may_repeat=effect_may_repeat,
         )
 
     async def deny(self, ticket: Ticket, *, by: str, comment: str = "") -> Decision:

@@ -65,10 +65,18 @@ class Run:
         by: str,
         scope: ApprovalScope | str = ApprovalScope.ONCE,
         arguments: str | bytes | Mapping[str, JsonValue] | None = None,
+        effect_may_repeat: bool = False,
     ) -> Decision:
         """A parked call is queued."""
         return self._portal.call(
-            partial(self._run.approve, ticket, by=by, scope=scope, arguments=arguments)
+            partial(
+                self._run.approve,
+                ticket,
+                by=by,
+                scope=scope,
+                arguments=arguments,
+                effect_may_repeat=effect_may_repeat,
+            )
         )
 
     def deny(self, ticket: Ticket, *, by: str, comment: str = "") -> Decision:
@@ -205,10 +213,18 @@ class Approvals:
         by: str,
         scope: ApprovalScope | str = ApprovalScope.ONCE,
         arguments: str | bytes | Mapping[str, JsonValue] | None = None,
+        effect_may_repeat: bool = False,
     ) -> Decision:
         """The call is queued."""
         return self._portal.call(
-            partial(self._approvals.approve, approval_id, by=by, scope=scope, arguments=arguments)
+            partial(
+                self._approvals.approve,
+                approval_id,
+                by=by,
+                scope=scope,
+                arguments=arguments,
+                effect_may_repeat=effect_may_repeat,
+            )
         )
 
     def deny(self, approval_id: str, *, by: str, comment: str = "") -> Decision:

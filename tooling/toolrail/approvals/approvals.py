@@ -27,7 +27,7 @@ from toolrail.approvals.listing import ApprovalPage, Questions
 from toolrail.blobs import Blobs
 from toolrail.doorbell import DoorbellPort
 from toolrail.entry import EntryWriter
-from toolrail.errors import ApprovalRefused
+from toolrail.errors import ApprovalRefused, JournalAppendFailed
 from toolrail.ledger import (
     Approval,
     Closed,
@@ -50,6 +50,7 @@ from toolrail_schemas import (
     EventType,
     JsonObject,
     Level,
+    PolicyDecision,
     ToolResult,
     error_info,
 )
@@ -190,6 +191,7 @@ class Approvals:
         by: str,
         scope: ApprovalScope | str = ApprovalScope.ONCE,
         arguments: str | bytes | Arguments | None = None,
+        effect_may_repeat: bool = False,
     ) -> Decision:
         """The call is queued; policy is asked again first, and the budget is reserved with it.
 
@@ -198,6 +200,8 @@ class Approvals:
             by: Who decides, for the journal.
             scope: `run` answers the same question for the rest of the run too.
             arguments: Instead of the model's; the model is told.
+            effect_may_repeat: Approve although an equal call of the run ended with an unknown
+                outcome after, or beside, this question.
 
         Returns:
             What became of it. When the tool or policy has changed, or the budget is used up, the
@@ -222,16 +226,7 @@ class Approvals:
         decision = None if changed else ask_policy_again(question, tool, wants, self._validators)
         if decision is None:
             return await self._cannot_run(question, "superseded", by)
-        approval = approval_of(
-            question,
-            wants,
-            tool,
-            decision,
-            by=by,
-            now_ms=await self._reader.now_ms(),
-            envelope=self._doorbell.inline(question.fields["queue"], self._sign(question)),
-            edited=await self._edited(wants),
-        )
+        approval = await self._approval(question, wants, tool, decision, by, effect_may_repeat)
         return await self._enter(question, approval)
 
     async def deny(self, approval_id: str, *, by: str, comment: str = "") -> Decision:
@@ -271,11 +266,38 @@ class Approvals:
             repeated=True,
         )
 
+    async def _approval(
+        self,
+        question: Question,
+        wants: Wanted,
+        tool: RegisteredTool,
+        decision: PolicyDecision,
+        by: str,
+        effect_may_repeat: bool,
+    ) -> Approval:
+        return approval_of(
+            question,
+            wants,
+            tool,
+            decision,
+            by=by,
+            now_ms=await self._reader.now_ms(),
+            envelope=self._doorbell.inline(question.fields["queue"], self._sign(question)),
+            edited=await self._edited(wants),
+            effect_may_repeat=effect_may_repeat,
+        )
+
     async def _enter(self, question: Question, approval: Approval) -> Decision:
         run_id, key = question.run.run_id, question.key
         dispatched = await self._ledger.approve(run_id, key, approval)
         if dispatched.status in _CANNOT_RUN:
             return await self._cannot_run(question, dispatched.status, approval.by)
+        if dispatched.status == "repeats_unknown":
+            raise ApprovalRefused(
+                "An equal call of this run ended with an unknown outcome: its effect may have "
+                "happened, and would happen again. Check, then approve with effect_may_repeat "
+                "(--effect-may-repeat), or deny. The question stands as it was."
+            )
         repeated = dispatched.status == "duplicate"
         if not repeated and not self._doorbell.is_inline:
             await self._doorbell.ring(question.fields["queue"], self._sign(question))
@@ -319,7 +341,7 @@ class Approvals:
     ) -> Closed:
         result, denied = ending
         stored = await store_result(result, self._blobs, inline_bytes=self._inline_result_bytes)
-        return await self._ledger.finish(
+        closed = await self._ledger.finish(
             question.run.run_id,
             question.key,
             ending_of(question.key, result, stored, denied=denied, before=before),
@@ -329,6 +351,9 @@ class Approvals:
             approval_state=state.value,
             comment=words,
         )
+        if closed.status == "journal_failed":
+            raise JournalAppendFailed
+        return closed
 
     async def _tool(self, question: Question) -> RegisteredTool:
         """Return the tool as it is now, not as it was a second ago."""

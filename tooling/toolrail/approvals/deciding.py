@@ -26,6 +26,7 @@ from toolrail_schemas import (
     ApprovalScope,
     ApprovalState,
     Caller,
+    Layer,
     PolicyDecision,
     ReasonCode,
     sha256_hex,
@@ -217,6 +218,7 @@ def approval_of(
     now_ms: int,
     envelope: str,
     edited: EditedArguments | None,
+    effect_may_repeat: bool,
 ) -> Approval:
     """Return the decision as the ledger takes it."""
     record = question.record
@@ -244,6 +246,8 @@ def approval_of(
         memory_field=field,
         memory=memory,
         edited=edited,
+        # Whoever was asked because of it knows; whoever edits it in does not.
+        knows_unknown=effect_may_repeat or (Layer.CONTEXT in record.layers and edited is None),
     )
 
 

@@ -48,6 +48,14 @@ Remember = Annotated[
     bool, typer.Option("--remember", help="Answer the same question for the rest of the run too.")
 ]
 
+EffectMayRepeat = Annotated[
+    bool,
+    typer.Option(
+        "--effect-may-repeat",
+        help="Approve although an equal call may have taken effect; you have checked.",
+    ),
+]
+
 
 @app.command("list")
 def list_(
@@ -122,6 +130,7 @@ def approve(
     *,
     by: By = None,
     remember: Remember = False,
+    effect_may_repeat: EffectMayRepeat = False,
 ) -> None:
     """Let calls run. Without an ID, on a terminal: show the one that waits, and ask.
 
@@ -133,7 +142,10 @@ def approve(
     def work(record: ApprovalRecord) -> Decision:
         return decisions.approve(world, record, scope)
 
-    with answering(options_of(context)), deciding(start(context), person(by)) as world:
+    with (
+        answering(options_of(context)),
+        deciding(start(context), person(by), effect_may_repeat=effect_may_repeat) as world,
+    ):
         given = approval_ids or [_the_one_that_waits(world, remember=remember)]
         note = ", for the rest of the run" if remember else ""
         code = decisions.decide_each(world, given, work, note=note)
@@ -182,6 +194,7 @@ def edit(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")] = False,
     remember: Remember = False,
+    effect_may_repeat: EffectMayRepeat = False,
 ) -> None:
     """Approve a call with other arguments: by --set, from a file, or typed in your editor.
 
@@ -204,7 +217,7 @@ def edit(
             scope=ApprovalScope.RUN if remember else ApprovalScope.ONCE,
         )
         note = ", with these arguments" + (", for the rest of the run" if remember else "")
-        with deciding(start(context), person(by)) as world:
+        with deciding(start(context), person(by), effect_may_repeat=effect_may_repeat) as world:
             code = decisions.decide(world, approval_id, work, note=note)
     raise CommandExit(code)
 

@@ -52,6 +52,8 @@ class Deciding:
     approvals: Approvals
     finder: Finder
     by: str
+    effect_may_repeat: bool = False
+    """Decide although an equal call of the run may have taken effect."""
 
     def named(self, record: ApprovalRecord) -> str:
         """Return a question's short id and tool, for the beginning of a line."""
@@ -78,10 +80,12 @@ def person(by: str | None) -> str:
 
 
 @contextmanager
-def deciding(settings: Settings, by: str) -> Generator[Deciding]:
+def deciding(
+    settings: Settings, by: str, *, effect_may_repeat: bool = False
+) -> Generator[Deciding]:
     """Give an open client; when there is none, nothing was decided, and that is said."""
     with connected(settings, otherwise=_NOTHING) as rail:
-        yield Deciding(rail.approvals, Finder(rail.approvals), by)
+        yield Deciding(rail.approvals, Finder(rail.approvals), by, effect_may_repeat)
 
 
 @contextmanager
@@ -144,7 +148,11 @@ def approve(
 ) -> Decision:
     """The call is queued."""
     return world.approvals.approve(
-        record.approval_id, by=world.by, scope=scope, arguments=arguments
+        record.approval_id,
+        by=world.by,
+        scope=scope,
+        arguments=arguments,
+        effect_may_repeat=world.effect_may_repeat,
     )
 
 

@@ -32,6 +32,7 @@ def approve_args(approval: Approval) -> list[Argument]:
         edited.inline if edited else "",
         edited.blob if edited else "",
         edited.size_bytes if edited else 0,
+        int(approval.knows_unknown),
     ]
 
 

@@ -137,6 +137,8 @@ class Ledger:
                 return Dispatched("after_finish")
             case "SUPERSEDED":
                 return Dispatched("superseded")
+            case "REPEATS_UNKNOWN":
+                return Dispatched("repeats_unknown")
             case "CONFLICT":
                 raise conflict(reply[1], reply[2])
             case "EXPIRED":

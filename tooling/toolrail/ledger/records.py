@@ -130,6 +130,8 @@ class Approval:
     """Field of the run that remembers the decision; "" for once."""
     memory: str = ""
     edited: EditedArguments | None = None
+    knows_unknown: bool = False
+    """Whether the person knows that an equal call of the run may have taken effect."""
 
 
 @dataclass(frozen=True, slots=True)

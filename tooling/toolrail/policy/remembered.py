@@ -17,6 +17,8 @@ from toolrail_schemas import ApprovalScope, JsonObject, Layer, PolicyDecision
 
 NOT_ASKED = "-"
 """For the ledger: what the run remembers does not bear on this call."""
+TOLD_OF_UNKNOWN = "!"
+"""For the ledger: the person is told that an equal call of the run may have taken effect."""
 _WAIVABLE = frozenset({Layer.PROFILE, Layer.SOURCE, Layer.SPEC})
 """Only what these ask for can be answered in advance. Source: semantics 3.3, step 3."""
 

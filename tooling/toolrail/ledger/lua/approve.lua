@@ -4,9 +4,11 @@
 -- ARGV: prefix, run_id, call_key, by, approved payload, cap_run, envelope, args_sha256,
 --       spec_hash (both as the approver saw them), field of the run that remembers the decision
 --       ('' for once), its value, then of edited arguments: sha256 ('' for unchanged), inline,
---       blob sha256, bytes
+--       blob sha256, bytes; last whether
+--       the person knows of an unknown outcome (0|1)
 -- Returns {OK, seq} | {DUP, by, when} (the same decision again)
 --       | {CONFLICT, approval state, by} | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}
+--       | {REPEATS_UNKNOWN} (an equal call may have taken effect, and the person was not told)
 --       | {CALLS_PENDING} | {AFTER_FINISH} | {RUN_CLOSED, status} | {NO_CALL}
 --       | {JOURNAL_FAILED, why}.
 -- A refusal by the clock holds even before the reaper has swept (semantics 6).
@@ -32,6 +34,12 @@ if run.finishing then return { 'AFTER_FINISH' } end
 if call.control == '1' and redis.call('SCARD', RUN .. ':open') > 1 then
   return { 'CALLS_PENDING' }
 end
+if ARGV[16] ~= '1' and redis.call('HEXISTS', RUN,
+  unknown_field(call.tool, edited ~= '' and edited or call.args_sha256)) == 1 then
+  return { 'REPEATS_UNKNOWN' }
+end
+local patience_ms = tonumber(call.patience_ms)
+if not patience_ms then return { 'CONFLICT', 'damaged', '' } end
 if reserve(call.tool, tonumber(ARGV[6])) then return { 'BUDGET', 'run' } end
 local seq, why = append('tool_call_approved', 'info', 'user:' .. ARGV[4],
   call.key .. '.approved', ARGV[5], call)
@@ -51,7 +59,7 @@ count_approval(call, 'approved')
 count('open:' .. call.queue .. ':awaiting_approval', -1)
 count('open:' .. call.queue .. ':queued', 1)
 -- A person's thinking does not use up the call's patience.
-local deadline_ms = NOW + tonumber(call.patience_ms)
+local deadline_ms = NOW + patience_ms
 redis.call('HSET', call.hash, 'deadline_ms', deadline_ms)
 enqueue(call, ARGV[7], deadline_ms)
 return { 'OK', seq }

@@ -10,7 +10,7 @@
 -- ended as outcome_unknown in this run is refused too, since it needs a person's approval; and
 -- one whose id is that of a call of another turn that is still open.
 -- memory: what the run was taken to remember of approvals of this tool and version, '' for nothing;
--- '-' when that does not bear on the call. The run's field is `remembered:`.
+-- '-' when that does not bear on the call, '!' when the person is told of the unknown outcome. The run's field is `remembered:`.
 -- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state} | {BUDGET, run|turn}
 --       | {CALLS_PENDING} | {AFTER_FINISH} | {REPEATS_UNKNOWN} | {REMEMBERED, memory} (another
 --       than was taken) | {RUN_CLOSED, status} | {NO_RUN} | {JOURNAL_FAILED, why}.
@@ -40,11 +40,12 @@ if not TERMINAL[state] then
   if ARGV[18] == '1' and redis.call('SCARD', RUN .. ':open') > 0 then
     return { 'CALLS_PENDING' }
   end
-  if state == 'queued'
+  -- A person must be told too: a call that waits for another reason is judged anew.
+  if ARGV[19] ~= '!'
     and redis.call('HEXISTS', RUN, unknown_field(call.tool, given.args_sha256)) == 1 then
     return { 'REPEATS_UNKNOWN' }
   end
-  if ARGV[19] ~= '-' then
+  if ARGV[19] ~= '-' and ARGV[19] ~= '!' then
     local memory = redis.call('HGET', RUN, remembered_field(call.tool, given.spec_hash)) or ''
     if memory ~= ARGV[19] then return { 'REMEMBERED', memory } end
   end

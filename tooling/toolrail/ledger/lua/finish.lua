@@ -70,8 +70,11 @@ else
   redis.call('HSET', call.hash, 'result', ARGV[10], 'result_blob', ARGV[11])
 end
 redis.call('HSET', call.hash, 'result_sha256', ARGV[12])
-if ARGV[17] ~= '' then redis.call('HSET', call.hash, 'approval_state', ARGV[17]) end
-if ARGV[17] == 'denied' then
+-- A decision that cannot be journaled did not happen.
+if ARGV[17] ~= '' then
+  redis.call('HSET', call.hash, 'approval_state', seq and ARGV[17] or 'cancelled')
+end
+if seq and ARGV[17] == 'denied' then
   redis.call('HSET', call.hash, 'decided_by', (string.gsub(ARGV[14], '^user:', '')),
     'decided_ms', NOW, 'comment', ARGV[#ARGV])
 end
@@ -87,6 +90,9 @@ if ARGV[18] == '1' then
 end
 if error_code == 'tool.outcome_unknown' then
   redis.call('HSET', RUN, unknown_field(call.tool, call.args_sha256), call.key)
+  -- The model may repeat its own arguments, and a person those that were approved instead.
+  local asked = redis.call('HGET', call.hash, 'asked_args_sha256')
+  if asked then redis.call('HSET', RUN, unknown_field(call.tool, asked), call.key) end
 end
 if call.state == 'awaiting_approval' then
   count_approval(call, ARGV[17] ~= '' and ARGV[17] or 'cancelled')
