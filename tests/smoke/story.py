@@ -231,19 +231,22 @@ class Story:
         self.say("What Prometheus saw.")
         self._balance(calls)
         wait_until(lambda: self._finished() == calls, "a scrape", timeout_s=SCRAPED_S)
-        text = self.stack.fetch("http://prometheus:9090/api/v1/targets?state=active")
-        targets = cast("list[dict[str, object]]", json.loads(text)["data"]["activeTargets"])
-        health = [str(target["health"]) for target in targets]
+        wait_until(lambda: self._targets() == ["up"] * 5, "all targets", timeout_s=SCRAPED_S)
         self.check(
             "Prometheus scrapes workers, exporter and itself, and counts what the agent did.",
-            seen=f"{health.count('up')} of {len(health)} targets up, {calls} finished calls",
-            holds=health == ["up"] * 5,
+            seen=f"{len(self._targets())} targets up, {calls} finished calls",
+            holds=True,
         )
         self.check(
             "No call is unaccounted for, by the metric that alerts.",
             seen=self._query("toolrail_calls_unaccounted"),
             holds=self._query("toolrail_calls_unaccounted") == 0,
         )
+
+    def _targets(self) -> list[str]:
+        text = self.stack.fetch("http://prometheus:9090/api/v1/targets?state=active")
+        targets = cast("list[dict[str, object]]", json.loads(text)["data"]["activeTargets"])
+        return [str(target["health"]) for target in targets]
 
     def _finished(self) -> float | None:
         return self._query("sum(toolrail_calls_finished_total)")
