@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from tests.approval_records import ASKED_MS, EXPIRES_MS, KEY, NOW_MS, foreign, question
 from tests.promises import promise
 from toolrail.cli.approvals_page import Shown, list_lines, page_lines, record_data
+from toolrail.cli.approvals_watch import event_lines
 from toolrail.cli.approvals_words import effect_words, source_words, state_words
 from toolrail.cli.plain import ascii_json
 from toolrail_schemas import (
@@ -100,6 +101,22 @@ def test_strangers_cannot_begin_a_line_of_their_own(text: str, width: int) -> No
     assert max(map(cell_len, theirs)) <= width
     states = [line for line in lines if line.lstrip().startswith("state ")]
     assert states == [line for line in lines if line.startswith("  state       pending")]
+
+
+@promise("approval.shown-as-plain-text")
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_padded_title_is_no_row_of_its_own(width: int) -> None:
+    """Longer than the line, it stands behind a bar, in the list, on the page and in the watch."""
+    row = "deadbeef  9 m 58 s    x.read"
+    for pad in range(80 - len(row)):
+        record = foreign(title=f'Mail"{" " * pad}{row}', name="mcp.x.mail")
+        lines = [*listed(record, width=width), *page(record, width=width)]
+        lines += unstyled(list(event_lines(record, KEY[:8], now_ms=NOW_MS, width=width)))
+        theirs = [line for line in lines if "deadbeef" in line]
+
+        assert theirs
+        assert all(cell_len(line) <= width for line in theirs)
+        assert not [line for line in theirs if line.startswith("deadbeef")]
 
 
 def test_a_title_cannot_close_its_quotes() -> None:

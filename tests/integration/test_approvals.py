@@ -9,7 +9,13 @@ import pytest
 from tests.cells import SPECS, Cell, open_cell, serve, write_policy
 from tests.promises import promise
 from toolrail import CallRequest, Run, Settings
-from toolrail.errors import ApprovalConflict, ApprovalNotFound, ApprovalRefused, RunClosed
+from toolrail.errors import (
+    ApprovalConflict,
+    ApprovalNotFound,
+    ApprovalRefused,
+    JournalAppendFailed,
+    RunClosed,
+)
 from toolrail.policy.remembered import memory_field
 from toolrail.registry import Registry
 from toolrail.request import Ticket
@@ -344,3 +350,29 @@ async def test_questions_are_seen_as_they_come_and_go(cell: Cell) -> None:
     assert states[0] == ("c1", "pending", None)
     assert ("c2", "approved", "ann") in states
     assert states[-1] == ("c1", "denied", "bob")
+
+
+async def test_a_refusal_that_cannot_be_journaled_did_not_happen(cell: Cell) -> None:
+    """The person is told so; the call ends with its run, as cancelled and not as denied."""
+    run = await interactive(cell)
+    ticket = await asked(run)
+    journal = cell.bench.keys.journal(run.id)
+    await cell.bench.redis.delete(journal)
+    await cell.bench.redis.set(journal, "no stream")
+    with pytest.raises(JournalAppendFailed):
+        await run.deny(ticket, by="ann")
+    record = await cell.rail.approvals.get(ticket.approval_id)
+
+    assert (record.state, record.decided_by) == (ApprovalState.CANCELLED, None)
+    with pytest.raises(ApprovalConflict, match="cancelled with its run"):
+        await run.deny(ticket, by="ann")
+
+
+async def test_a_refusal_without_anybody_to_ask_names_the_rule_that_asked(ruled: Cell) -> None:
+    """Not the rule that allowed the tool, which is what a dashboard would blame."""
+    run = await ruled.rail.open_run(profile="agent", approval_mode=ApprovalMode.DENY_ALL)
+    result = await run.call("demo.once", {"text": "a"}, id="c1", timeout_s=5)
+    denied = await told(run, "tool_call_denied")
+
+    assert result.error_code == "approval.denied"
+    assert (denied["layer"], denied["rule"]) == ("platform", "mail-needs-a-person")

@@ -19,7 +19,17 @@ from toolrail.cli.approvals_words import (
     source_words,
     state_words,
 )
-from toolrail.cli.plain import barred, cut, filled, json_lines, plain, said, wrapped
+from toolrail.cli.plain import (
+    barred,
+    cut,
+    filled,
+    joined,
+    json_lines,
+    plain,
+    said,
+    shown_width,
+    wrapped,
+)
 from toolrail.redaction import clean
 from toolrail.spans import age_text
 from toolrail_schemas import ApprovalRecord, ApprovalScope, ApprovalState, format_timestamp
@@ -46,14 +56,27 @@ def list_lines(
 ) -> Iterator[str]:
     """Yield the four lines of one question: what, how dangerous and whose, who asks, with what."""
     left = left_words(record, now_ms=now_ms)
-    yield f"{short_id:<{id_width}}  {left:<{_LEFT_WIDTH}}  {title_line(record)}"
+    head = f"{short_id:<{id_width}}  {left:<{_LEFT_WIDTH}}"
+    yield from title_lines(record, head=head, tail="", indent=id_width + 2, width=width)
     yield from fact_lines(record, indent=id_width + 2, width=width)
 
 
-def title_line(record: ApprovalRecord) -> str:
-    """Return name and title of the tool."""
-    name = typer.style(name_words(record), bold=True)
-    return name if record.title == record.name else f"{name}  {said(record.title)}"
+def title_lines(
+    record: ApprovalRecord, *, head: str, tail: str, indent: int, width: int
+) -> Iterator[str]:
+    """Yield name and title between our words; behind a bar below them where one line is too short.
+
+    A terminal breaks a long line, and a padded title could then begin one that looks like ours.
+    """
+    name = name_words(record)
+    title = "" if record.title == record.name else said(record.title)
+    whole = joined(head, typer.style(name, bold=True), title, tail)
+    if shown_width(whole) <= width:
+        yield whole
+        return
+    if ours := joined(head, tail):
+        yield ours
+    yield from barred([joined(name, title)], indent=indent, width=width)
 
 
 def fact_lines(record: ApprovalRecord, *, indent: int, width: int) -> Iterator[str]:
@@ -77,7 +100,7 @@ def page_lines(
         width: Columns.
         shown: The arguments, whole; None shows their summary.
     """
-    yield title_line(record)
+    yield from title_lines(record, head="", tail="", indent=0, width=width)
     state = typer.style(record.state.value, fg=STATE_COLOUR.get(record.state), bold=True)
     words = state_words(record, now_ms=now_ms)
     yield _head("state") + f"{state}{', ' if record.decided_by is None else ' '}{words}"

@@ -10,8 +10,8 @@ from contextlib import aclosing
 import typer
 
 from toolrail.cli.approvals_ids import ShortIds
-from toolrail.cli.approvals_page import fact_lines, record_data, title_line
-from toolrail.cli.approvals_words import STATE_COLOUR, name_words, state_words
+from toolrail.cli.approvals_page import fact_lines, record_data, title_lines
+from toolrail.cli.approvals_words import STATE_COLOUR, state_words
 from toolrail.cli.plain import ascii_json, barred, columns, plain
 from toolrail.client import Toolrail
 from toolrail.errors import RedisUnavailable
@@ -43,7 +43,7 @@ async def watch(settings: Settings, *, as_json: bool) -> None:
                 if as_json:
                     typer.echo(ascii_json(record_data(record, now_ms=now_ms)))
                     continue
-                for line in _lines(record, seen.short(record), now_ms=now_ms):
+                for line in event_lines(record, seen.short(record), now_ms=now_ms, width=columns()):
                     typer.echo(line)
 
 
@@ -95,7 +95,8 @@ class _Seen:
         return self._short.of(record.approval_id)
 
 
-def _lines(record: ApprovalRecord, short_id: str, *, now_ms: int) -> Iterator[str]:
+def event_lines(record: ApprovalRecord, short_id: str, *, now_ms: int, width: int) -> Iterator[str]:
+    """Yield the lines of one question as it is asked, or as it ends."""
     is_pending = record.state is ApprovalState.PENDING
     word = "asked" if is_pending else record.state.value
     state = typer.style(f"{word:<{_STATE_WIDTH}}", fg=STATE_COLOUR.get(record.state))
@@ -103,9 +104,10 @@ def _lines(record: ApprovalRecord, short_id: str, *, now_ms: int) -> Iterator[st
     head = f"{clock}Z  {state}  {short_id}"
     told = state_words(record, now_ms=now_ms)
     if is_pending:
-        yield f"{head}  {title_line(record)}  {told}"
-        yield from fact_lines(record, indent=_INDENT, width=columns())
+        yield from title_lines(record, head=head, tail=told, indent=_INDENT, width=width)
+        yield from fact_lines(record, indent=_INDENT, width=width)
         return
-    yield f"{head}  {name_words(record)}  {told}"
+    untitled = record.model_copy(update={"title": record.name})
+    yield from title_lines(untitled, head=head, tail=told, indent=_INDENT, width=width)
     if record.comment:
-        yield from barred([plain(record.comment)], indent=_INDENT, width=columns())
+        yield from barred([plain(record.comment)], indent=_INDENT, width=width)

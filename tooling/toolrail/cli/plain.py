@@ -55,6 +55,16 @@ def cut(line: str, width: int) -> str:
     return set_cell_size(line, width - 1).rstrip() + "…"
 
 
+def joined(*parts: str) -> str:
+    """Return the parts that are not empty, two spaces between them."""
+    return "  ".join(part for part in parts if part)
+
+
+def shown_width(line: str) -> int:
+    """Return how many columns a line takes, its colours left out."""
+    return cell_len(_STYLE.sub("", line))
+
+
 def barred(
     lines: Iterable[str], *, indent: int, width: int, colour: str | None = None
 ) -> Iterator[str]:
@@ -76,7 +86,7 @@ def filled(parts: Iterable[str], *, indent: int, width: int) -> list[str]:
     lines: list[str] = []
     for part in parts:
         longer = f"{lines[-1]} · {part}" if lines else part
-        if lines and cell_len(_STYLE.sub("", longer)) > width:
+        if lines and shown_width(longer) > width:
             lines.append(" " * indent + part)
         else:
             lines[-1:] = [longer]

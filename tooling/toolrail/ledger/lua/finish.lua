@@ -70,11 +70,10 @@ else
   redis.call('HSET', call.hash, 'result', ARGV[10], 'result_blob', ARGV[11])
 end
 redis.call('HSET', call.hash, 'result_sha256', ARGV[12])
--- A decision that cannot be journaled did not happen.
-if ARGV[17] ~= '' then
-  redis.call('HSET', call.hash, 'approval_state', seq and ARGV[17] or 'cancelled')
-end
-if seq and ARGV[17] == 'denied' then
+-- A decision that cannot be journaled did not happen: the question ends with its run.
+local decision = seq and ARGV[17] or 'cancelled'
+if ARGV[17] ~= '' then redis.call('HSET', call.hash, 'approval_state', decision) end
+if decision == 'denied' then
   redis.call('HSET', call.hash, 'decided_by', (string.gsub(ARGV[14], '^user:', '')),
     'decided_ms', NOW, 'comment', ARGV[#ARGV])
 end
@@ -95,11 +94,11 @@ if error_code == 'tool.outcome_unknown' then
   if asked then redis.call('HSET', RUN, unknown_field(call.tool, asked), call.key) end
 end
 if call.state == 'awaiting_approval' then
-  count_approval(call, ARGV[17] ~= '' and ARGV[17] or 'cancelled')
+  count_approval(call, decision ~= '' and decision or 'cancelled')
 end
 if guard == 'running' then call.ran_ms = since(call.started_ms) end
 settle(run, call, state, outcome, error_class, error_code, inbox_result)
-if ARGV[17] == 'denied' then drift(run, 'denied') end
+if decision == 'denied' then drift(run, 'denied') end
 if ARGV[15] ~= '' then begin_end(run, ARGV[15], ARGV[16]) end
 finalise(run)
 if not seq then return { 'JOURNAL_FAILED', why } end
