@@ -16,7 +16,7 @@ from tests.letters import listed, lose, make_letter, record_of, stored
 from tests.promises import promise
 from toolrail import CallRequest, Settings, Toolrail
 from toolrail.dead_letters import DeadLetters, LetterNotFound, LetterRefused
-from toolrail.errors import RedisUnavailable
+from toolrail.errors import RedisUnavailable, UnknownProfile
 from toolrail.redis_io import command, connect
 from toolrail.redriving import Redriven, Redriver, redrive_id
 from toolrail_schemas import Caller, JournalEvent
@@ -241,6 +241,26 @@ async def test_a_run_that_ends_in_between_does_not_hold_a_letter(cell: Cell) -> 
     await (await cell.rail.run(done.ticket.run_id)).cancel()
 
     assert (done.is_new_run, done.ticket.call_id, done.by) == (True, "c1.redrive.2", "bob")
+
+
+async def test_a_redrive_that_no_policy_here_allows_frees_its_letter(
+    cell: Cell, tmp_path: Path
+) -> None:
+    """A machine without the run's profile cannot redrive, and holds nobody else up."""
+    run = await opened(cell)
+    letter = await make_letter(cell, run)
+    await run.complete()
+    bare = write_policy(tmp_path / "bare")
+    (bare / "profiles" / "agent.toml").unlink()
+    async with Toolrail(cell.settings.model_copy(update={"policy_dir": bare})) as rail:
+        here = Redriver(rail, cell.bench.redis, cell.settings)
+        for _ in range(2):
+            with pytest.raises(UnknownProfile):
+                await here.redrive(letter, by="ann")
+
+    assert await listed(cell) == [letter]
+    await dead(cell).discard(letter, by="bob")
+    assert await listed(cell) == []
 
 
 async def test_an_id_that_somebody_else_used_is_passed_over(cell: Cell) -> None:

@@ -20,7 +20,16 @@ from redis.asyncio import Redis
 from toolrail.blobs import Blobs
 from toolrail.client import Toolrail
 from toolrail.dead_letters import DeadLetters, LetterRefused, check_by, refusal, split_letter
-from toolrail.errors import BlobMissing, CallConflict, RunClosed, WaitTimeout
+from toolrail.errors import (
+    AdmissionClosed,
+    BlobMissing,
+    CallConflict,
+    Closed,
+    RedisError,
+    RunClosed,
+    ToolrailError,
+    WaitTimeout,
+)
 from toolrail.ledger import StoredCall
 from toolrail.ledger.letters import LetterAnswer
 from toolrail.request import CALL_ID_MAX_BYTES, CallRequest, Redrive, Ticket, approval_id_of
@@ -192,6 +201,13 @@ class Redriver:
             # It ended after the claim and without the call, or the ledger would have known it.
             await letters.refused(*letter.place, number=number, code=error.code)
             return None
+        except (RedisError, AdmissionClosed, Closed):
+            # Whether the call was made is not known, so the redrive stands and can be gone on with.
+            raise
+        except ToolrailError as error:
+            # No run or call was made, nor will be: the letter is free for another operator.
+            await letters.refused(*letter.place, number=number, code=error.code)
+            raise
         if ticket is None:
             await letters.refused(*letter.place, number=number, code=CallConflict.code)
             return None
