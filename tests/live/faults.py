@@ -40,6 +40,7 @@ SECRET = "ghp_" + "Zx81" * 9
 """Looks like one, and opens nothing."""
 PACE_S = 0.1
 FAILURES = 20
+BLOCKS_MAX = 10
 """Enough of all calls for the error budget to burn fast."""
 TOOLS: Mapping[str, JsonObject] = {
     "live.work": {},
@@ -265,8 +266,11 @@ async def slots_run_out(world: World) -> None:
     """Calls wait for a slot, and the loop of a worker stands still for a moment."""
     run = await open_run(world)
     tickets = [await run.dispatch(ask("live.work", turn, seconds=1.0)) for turn in range(120)]
-    # Longer than a scrape interval, so that one falls into it; short of what ends the worker.
-    await call(run, "live.block", seconds=1.1)
+    for turn in range(len(tickets), len(tickets) + BLOCKS_MAX):
+        await call(run, "live.block", turn, seconds=1.1)
+        # The gauge tells of a moment, so a scrape must fall into one; short of what ends a worker.
+        if world.prometheus.value("max(max_over_time(toolrail_event_loop_blocked_seconds[1m]))"):
+            break
     for ticket in tickets:
         await run.wait(ticket, timeout_s=BOUND_S)
 
