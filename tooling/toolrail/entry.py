@@ -21,6 +21,7 @@ from toolrail.results import ending_of, store_result
 from toolrail_schemas import (
     ApprovalRecord,
     ApprovalScope,
+    BudgetDecision,
     Doorbell,
     EventType,
     Layer,
@@ -125,10 +126,7 @@ class EntryWriter:
             fields["spec_hash"] = draft.tool.spec.spec_hash
             fields["retry_safe"] = int(notes.read_only or notes.idempotent)
         if judgement.decision is not None:
-            budget = judgement.decision.budget
-            fields["timeout_ms"] = budget.timeout_ms
-            fields["max_output_tokens"] = budget.max_output_tokens
-            fields["max_output_bytes"] = budget.max_output_bytes or DEFAULT_OUTPUT_BYTES
+            fields.update(caps_of(judgement.decision.budget))
         return fields
 
     async def _parked(
@@ -212,6 +210,15 @@ class EntryWriter:
             drift=judgement.drift,
             ending=ending,
         )
+
+
+def caps_of(budget: BudgetDecision) -> dict[str, int]:
+    """Return the fields of a call's record that bound one attempt of it."""
+    return {
+        "timeout_ms": budget.timeout_ms,
+        "max_output_tokens": budget.max_output_tokens,
+        "max_output_bytes": budget.max_output_bytes or DEFAULT_OUTPUT_BYTES,
+    }
 
 
 def _memory(record: ApprovalRecord, judgement: Judgement) -> str:

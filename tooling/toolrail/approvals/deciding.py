@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import orjson
 from pydantic import JsonValue
 
+from toolrail.entry import caps_of
 from toolrail.errors import ApprovalRefused, InvalidArguments
 from toolrail.ledger import Approval, EditedArguments, conflict
 from toolrail.policy.dynamic import effects_of_arguments
@@ -245,6 +246,8 @@ def approval_of(
         spec_hash=tool.spec.spec_hash,
         memory_field=field,
         memory=memory,
+        # Of the arguments that run, which need not have the effects of those asked about.
+        caps=caps_of(decision.budget),
         edited=edited,
         # Whoever was asked because of it knows; whoever edits it in does not.
         knows_unknown=effect_may_repeat or (Layer.CONTEXT in record.layers and edited is None),

@@ -33,6 +33,7 @@ def approve_args(approval: Approval) -> list[Argument]:
         edited.blob if edited else "",
         edited.size_bytes if edited else 0,
         int(approval.knows_unknown),
+        *flat(approval.caps)[1:],
     ]
 
 

@@ -129,6 +129,8 @@ class Approval:
     memory_field: str = ""
     """Field of the run that remembers the decision; "" for once."""
     memory: str = ""
+    caps: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Fields of the record that bound an attempt with the approved arguments: `entry.caps_of`."""
     edited: EditedArguments | None = None
     knows_unknown: bool = False
     """Whether the person knows that an equal call of the run may have taken effect."""

@@ -4,8 +4,8 @@
 -- ARGV: prefix, run_id, call_key, by, approved payload, cap_run, envelope, args_sha256,
 --       spec_hash (both as the approver saw them), field of the run that remembers the decision
 --       ('' for once), its value, then of edited arguments: sha256 ('' for unchanged), inline,
---       blob sha256, bytes; last whether
---       the person knows of an unknown outcome (0|1)
+--       blob sha256, bytes; whether the person knows of an unknown outcome (0|1); last field,
+--       value, ... of the record: time and output that an attempt with these arguments may take
 -- Returns {OK, seq} | {DUP, by, when} (the same decision again)
 --       | {CONFLICT, approval state, by} | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}
 --       | {REPEATS_UNKNOWN} (an equal call may have taken effect, and the person was not told)
@@ -46,7 +46,7 @@ local seq, why = append('tool_call_approved', 'info', 'user:' .. ARGV[4],
 if not seq then return { 'JOURNAL_FAILED', why } end
 redis.call('HSET', call.hash, 'state', 'queued', 'approval_state', 'approved',
   'decided_by', ARGV[4], 'decided_ms', NOW, 'decided_scope', ARGV[10] ~= '' and 'run' or 'once',
-  'reserved', '1')
+  'reserved', '1', unpack(ARGV, 17))
 if edited ~= '' then
   redis.call('HSET', call.hash, 'edited', '1', 'asked_args', stands.args or '',
     'asked_args_blob', stands.args_blob or '', 'asked_args_sha256', call.args_sha256,
