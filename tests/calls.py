@@ -168,7 +168,13 @@ class LedgerBench:
         """Return a person's yes to a parked call, perhaps with other arguments."""
         changed = None
         if edited is not None:
-            changed = EditedArguments(sha256_hex(edited), edited.decode(), "", len(edited))
+            changed = EditedArguments(
+                sha256=sha256_hex(edited),
+                inline=edited.decode(),
+                blob="",
+                size_bytes=len(edited),
+                summary="a summary",
+            )
         payload: dict[str, JsonValue] = {
             "approval_id": f"{self.run_id}.{key}",
             "decided_by": by,

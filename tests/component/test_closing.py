@@ -4,8 +4,10 @@ import pytest
 
 from tests.functions import Gate
 from tests.workers import WorkerBench
-from toolrail.closing import cancel_call, close_open_calls
+from toolrail.closing import cancel_call, close_call, close_open_calls
 from toolrail.errors import CallNotFound
+from toolrail.results import load_result
+from toolrail_schemas import TextBlock, error_info
 
 
 async def test_a_cancelled_approval_is_no_longer_asked_for(bench: WorkerBench) -> None:
@@ -59,3 +61,27 @@ async def test_closing_says_how_many_calls_still_run(bench: WorkerBench) -> None
         result = await bench.result(f"waits{number}")
         assert result.error_code == "tool.cancelled"
         assert result.usage.attempts == 0
+
+
+async def test_an_edited_call_that_no_worker_ends_tells_of_the_edit(bench: WorkerBench) -> None:
+    """Cancelled, out of time, lost, or without a journal: the model must not take the arguments
+    for its own."""
+    spec, edited = bench.add("demo.echo"), "to: nobody"
+    for call_id in ("cancelled", "late", "lost", "unread"):
+        await bench.dispatch(call_id, spec, edited=edited)
+    await bench.cancel("cancelled")
+    calls = bench.calls
+    for call_id, code in (("late", "tool.timeout"), ("lost", "tool.outcome_unknown")):
+        record = await calls.call(call_id)
+        await close_call(
+            calls.ledger, calls.blobs, record, guard="queued", code=code, actor="runtime:test"
+        )
+    unread = await load_result(await calls.call("unread"), calls.blobs)
+
+    for result in (
+        *[await bench.result(call_id) for call_id in ("cancelled", "late", "lost")],
+        unread,
+    ):
+        notice, why = [block.text for block in result.content if isinstance(block, TextBlock)]
+        assert notice.endswith("The approved arguments are: to: nobody")
+        assert why.startswith(error_info(result.error_code or "").sentence)

@@ -330,19 +330,23 @@ async def test_a_forged_doorbell_is_dropped(bench: WorkerBench) -> None:
 
 
 async def test_the_model_is_told_that_a_person_changed_its_arguments(bench: WorkerBench) -> None:
-    """In front of what the tool said, without what is secret; a failed call is told of too."""
+    """In front of what the tool said; of a call that failed, or was not started, too."""
     fine = bench.add("demo.echo")
     broken = bench.add("demo.broken", raises(ToolError("demo.no_luck", "no luck")))
     await bench.start_worker()
-    told = await bench.run_call(fine, edited="1", args='{"password":"hunter2","text":"b"}')
-    failed = await bench.run_call(broken, "c2", edited="1")
-    plain = await bench.run_call(fine, "c3")
+    told = await bench.run_call(fine, edited='text: "b"', args='{"text":"b"}')
+    failed = await bench.run_call(broken, "c2", edited="EDIT")
+    gone = await bench.run_call(make_spec("demo.gone"), "c3", edited="EDIT", timeout_ms=100)
+    plain = await bench.run_call(fine, "c4")
 
     [notice, said] = [block.text for block in told.content if isinstance(block, TextBlock)]
     assert notice == (
         "A person changed the arguments of this call before approving it. "
-        'It ran with: password: «redacted»\ntext: "b"'
+        'The approved arguments are: text: "b"'
     )
     assert said == "b"
-    assert "A person changed" in error_text(failed)
+    assert failed.error_code == "demo.no_luck"
+    assert gone.error_code == "tool.not_found"
+    assert "EDIT" in error_text(failed)
+    assert "EDIT" in error_text(gone)
     assert plain.content == (TextBlock(text="hello"),)

@@ -12,6 +12,7 @@ from toolrail import CallRequest, Run, Settings
 from toolrail.ledger import Claim
 from toolrail.registry import Registry
 from toolrail.request import Ticket
+from toolrail.results import error_text
 from toolrail_schemas import ApprovalMode, ToolSpec
 
 PATCHING = """
@@ -78,3 +79,19 @@ async def test_the_caps_of_a_call_are_those_of_the_arguments_that_run(
     caps = [int(fields[name]) for name in ("timeout_ms", "max_output_tokens", "max_output_bytes")]
 
     assert caps == ([1234, 99, 5000] if is_smaller else [15_000, 8000, 1024 * 1024])
+
+
+async def test_an_edit_is_told_of_though_no_worker_ever_had_the_call(run: Run) -> None:
+    """Cancelled while it is queued; the words beside the record hold no secret."""
+    request = CallRequest(id="c1", name="workspace.apply_patch", arguments={"patch": ADDS})
+    ticket = await run.dispatch(request)
+    edited: dict[str, JsonValue] = {"patch": "", "password": "hunter2"}
+    await run.approve(ticket, by="ann", arguments=edited)
+    await run.cancel_call(ticket)
+    result = await run.wait(ticket, timeout_s=10)
+
+    assert result.error_code == "tool.cancelled"
+    assert error_text(result) == (
+        "A person changed the arguments of this call before approving it. "
+        'The approved arguments are: patch: ""\npassword: «redacted»'
+    )

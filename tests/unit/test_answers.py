@@ -1,5 +1,7 @@
 """Every way a tool can end, and the words and class its caller gets."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.functions import READS, SENDS, make_spec
@@ -9,11 +11,14 @@ from toolrail_schemas import (
     Annotations,
     Caller,
     ErrorClass,
+    ImageRefBlock,
     Source,
     TextBlock,
     ToolResult,
     ToolSpec,
+    artifact_ref,
     format_run_id,
+    sha256_hex,
 )
 from toolrail_workers.answers import Answers, Spent
 from toolrail_workers.executor import ClaimedCall
@@ -172,3 +177,32 @@ def test_an_error_of_an_mcp_server_never_fails_the_run() -> None:
     result = answer(Ended(output=output), source=Source.MCP)
 
     assert result.error_class is ErrorClass.RECOVERABLE
+
+
+def test_an_edit_is_told_of_beside_any_output() -> None:
+    """As many blocks as a result may have, and none of them text: nothing is lost for the notice.
+
+    What makes room is stored with the rest, under a ref.
+    """
+    run_id = format_run_id(1, b"0123456789")
+    images = tuple(
+        ImageRefBlock(
+            ref=artifact_ref(run_id, sha256_hex(str(n).encode())),
+            mime="image/png",
+            bytes=1,
+            sha256=sha256_hex(str(n).encode()),
+        )
+        for n in range(32)
+    )
+    spec = make_spec("demo.tool", annotations=READS)
+    call = replace(call_of(spec), edited="EDIT")
+    for is_error in (False, True):
+        ended = Ended(output=ToolOutput(content=images, is_error=is_error))
+        told = Answers().of_ended(call, spec, ended, stopped=None, spent=SPENT)
+
+        assert isinstance(told.result.content[0], TextBlock)
+        assert "EDIT" in told.result.content[0].text
+        assert told.result.truncated
+        [spill] = told.spills
+        assert all(image.ref.encode() in spill.data for image in images)
+        ToolResult.model_validate_json(told.result.model_dump_json())

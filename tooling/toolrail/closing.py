@@ -16,6 +16,7 @@ from toolrail.errors import CallNotFound
 from toolrail.ledger.ledger import Ledger
 from toolrail.ledger.reader import LedgerReader
 from toolrail.ledger.records import Closed, StoredCall
+from toolrail.notice import with_notice
 from toolrail.results import ending_of, store_result
 from toolrail_schemas import JsonObject, ToolResult, Usage
 
@@ -149,9 +150,10 @@ async def expire_approval(ledger: Ledger, blobs: Blobs, call: StoredCall, *, act
 def _failure(call: StoredCall, code: str) -> ToolResult:
     # A queued call has not started its present attempt.
     started = call.number("attempt") - (0 if call.state == "running" else 1)
-    return ToolResult.failure(
+    result = ToolResult.failure(
         call.fields["call_id"],
         call.fields["tool"],
         code=code,
         usage=Usage(attempts=max(started, 0)),
     )
+    return with_notice(result, call.fields.get("edited", ""))

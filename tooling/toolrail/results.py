@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from toolrail.blobs import Blobs
 from toolrail.ledger.records import Ending, EventLine, Outcome, StoredCall
+from toolrail.notice import with_notice
 from toolrail.redaction import clean
 from toolrail_schemas import (
     ErrorClass,
@@ -81,7 +82,8 @@ async def load_result(call: StoredCall, blobs: Blobs) -> ToolResult:
     if blob:
         return ToolResult.model_validate_json(await blobs.get(blob))
     code = call.fields.get("error_code") or "journal.append_failed"
-    return ToolResult.failure(call.fields["call_id"], call.fields["tool"], code=code)
+    result = ToolResult.failure(call.fields["call_id"], call.fields["tool"], code=code)
+    return with_notice(result, call.fields.get("edited", ""))
 
 
 def outcome_of(result: ToolResult, *, is_denied: bool = False) -> Outcome:

@@ -16,6 +16,7 @@ from pydantic import JsonValue, ValidationError
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.ledger import EventLine
 from toolrail.logs import fields_of
+from toolrail.notice import with_notice
 from toolrail.redaction import clean_payload
 from toolrail.tools import ToolOutput
 from toolrail.validation import validator_for
@@ -39,7 +40,7 @@ from toolrail_schemas import (
 )
 from toolrail_workers.executor import ClaimedCall
 from toolrail_workers.isolation.errors import ChildDied
-from toolrail_workers.output import OutputLimits, Spill, fit_output
+from toolrail_workers.output import BLOCKS_MAX, OutputLimits, Spill, fit_output
 from toolrail_workers.running import Ended, StopReason
 
 log = logging.getLogger(__name__)
@@ -109,7 +110,11 @@ class Answers:
     ) -> Answer:
         if not output.is_error:
             self._check_schema(spec, output.structured)
-        limits = OutputLimits(call.max_output_tokens, call.max_output_bytes)
+        limits = OutputLimits(
+            call.max_output_tokens,
+            call.max_output_bytes,
+            BLOCKS_MAX - _blocks_of_ours(call, output),
+        )
         fitted = fit_output(output, run_id=call.run_id, call_key=call.call_key, limits=limits)
         content, code, error_class = fitted.content, None, None
         if output.is_error:
@@ -124,7 +129,7 @@ class Answers:
         )
         events = event_lines(call, output.events)
         try:
-            result = ToolResult(
+            own = ToolResult(
                 call_id=call.call_id,
                 name=call.tool,
                 content=content,
@@ -136,6 +141,7 @@ class Answers:
                 usage=usage,
                 truncated=fitted.truncated,
             )
+            result = with_notice(own, call.edited)
         except ValidationError as error:
             log.warning(
                 "tool.invalid_output", extra={"tool": call.tool, "errors": error.error_count()}
@@ -191,7 +197,7 @@ def failed(
         result = ToolResult.failure(
             call.call_id, call.tool, code=known, error_class=error_class, usage=usage
         )
-    return Answer(result=result, events=events)
+    return Answer(result=with_notice(result, call.edited), events=events)
 
 
 def is_unsure(spec: ToolSpec) -> bool:
@@ -294,12 +300,21 @@ def _is_code(said: str) -> bool:
     return len(said) <= CODE_MAX_CHARS and CODE.fullmatch(said) is not None
 
 
+def _blocks_of_ours(call: ClaimedCall, output: ToolOutput) -> int:
+    """Return how many blocks of the result are not the tool's own; see the two that add them."""
+    return int(bool(call.edited)) + int(output.is_error and not _has_words(output.content))
+
+
+def _has_words(content: Sequence[Block]) -> bool:
+    return any(isinstance(block, TextBlock) and block.text for block in content)
+
+
 def _with_words(content: tuple[Block, ...], code: str) -> tuple[Block, ...]:
     """Return the content of an error, which always has a text that says what to do."""
-    if any(isinstance(block, TextBlock) and block.text for block in content):
+    if _has_words(content):
         return content
     info = error_info(code)
-    return (TextBlock(text=f"{info.sentence} {info.remedy}"), *content[:31])
+    return (TextBlock(text=f"{info.sentence} {info.remedy}"), *content)
 
 
 def event_lines(

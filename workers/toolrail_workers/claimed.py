@@ -47,4 +47,5 @@ def claimed_call(claim: Claim, arguments: JsonObject) -> ClaimedCall:
         max_output_tokens=int(fields["max_output_tokens"]),
         policy_hash=fields["policy_hash"],
         client=fields["client"],
+        edited=fields["edited"],
     )

@@ -21,7 +21,6 @@ from toolrail_schemas import Doorbell, ErrorClass, SideEffect, Source, ToolResul
 from toolrail_workers.answers import Answers, Spent, failed
 from toolrail_workers.books import Books
 from toolrail_workers.claimed import claimed_call, load_arguments
-from toolrail_workers.edited import with_notice
 from toolrail_workers.executor import ClaimedCall
 from toolrail_workers.finishing import Finisher, RunEnd
 from toolrail_workers.given_refs import GivenRefs
@@ -178,8 +177,6 @@ class CallRunner:
             stopped=running.stop_reason,
             spent=_spent(claim, started_at),
         )
-        if claim.fields["edited"]:
-            answer = with_notice(answer, found.spec, call.arguments)
         await parts.finisher.finish(
             call,
             answer,

@@ -38,6 +38,8 @@ class ClaimedCall:
     max_output_tokens: int
     policy_hash: str
     client: str
+    edited: str = ""
+    """The arguments as a summary, when a person approved them instead of the model's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ INLINE_MAX_BYTES = 64 * 1024
 """All text and JSON of a result that stands inline. Source: semantics 1.3."""
 STRUCTURED_MAX_BYTES = 256 * 1024
 BLOCKS_MAX = 32
+"""Of one result. Source: semantics 1.5."""
 REFS_MAX = 64
 TAIL_TOKENS = 64
 TAIL_BYTES = 1024
@@ -51,6 +52,8 @@ class OutputLimits:
     """Shown to the model."""
     stored_bytes: int
     """Stored in all; more is `tool.output_too_large`."""
+    blocks: int = BLOCKS_MAX
+    """Shown to the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def fit_output(
     if not blocks and structured:
         # The model is shown the structured value when there is nothing else to show.
         blocks = [(JsonBlock.model_construct(value=output.structured), structured.decode())]
-    tokens = _tokens_if_small(blocks)
+    tokens = _tokens_if_small(blocks, limits.blocks)
     if tokens is None or tokens > limits.tokens or len(structured) > STRUCTURED_MAX_BYTES:
         return _Cut(output, blocks, structured, run_id=run_id, limits=limits).fitted(size)
     refs = _refs(output, output.content, run_id=run_id)
@@ -111,9 +114,9 @@ def fit_output(
     )
 
 
-def _tokens_if_small(blocks: Sequence[_Shown]) -> int | None:
+def _tokens_if_small(blocks: Sequence[_Shown], most: int) -> int | None:
     """Return the tokens of what may stand inline, None when it may not."""
-    if len(blocks) > BLOCKS_MAX:
+    if len(blocks) > most:
         return None
     if len(blocks) == 1:
         text = blocks[0][1] or ""
@@ -142,6 +145,7 @@ class _Cut:
         self._run_id = run_id
         self._tokens_left = max(limits.tokens - TAIL_TOKENS, limits.tokens // 2)
         self._bytes_left = INLINE_MAX_BYTES - TAIL_BYTES
+        self._blocks_max = limits.blocks - TAIL_BLOCKS
         self._shown_tokens = 0
         self._shown_bytes = 0
         self._kept: list[Block] = []
@@ -171,7 +175,7 @@ class _Cut:
         """Keep blocks while they fit, media also behind the cut; return whether any was cut."""
         cut = cut_text = False
         for block, text in self._blocks:
-            if len(self._kept) >= BLOCKS_MAX - TAIL_BLOCKS or (cut_text and text is not None):
+            if len(self._kept) >= self._blocks_max or (cut_text and text is not None):
                 cut = True
             elif text is None:
                 self._kept.append(block)

@@ -7,6 +7,7 @@ gateway. Below: the ledger, the run's frozen policy.
     approvals.py  list, look, watch, approve, deny: the API
     listing.py    questions as they stand
     deciding.py   one decision, from the person's words to the ledger's step
+    ending.py     a question that ends without its call running
 """
 
 from toolrail.approvals.approvals import Approvals

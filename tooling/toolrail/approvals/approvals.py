@@ -23,47 +23,31 @@ from toolrail.approvals.deciding import (
     scope_named,
     wanted,
 )
+from toolrail.approvals.ending import CANNOT_RUN, EndedQuestions
 from toolrail.approvals.listing import ApprovalPage, Questions
 from toolrail.blobs import Blobs
 from toolrail.doorbell import DoorbellPort
 from toolrail.entry import EntryWriter
-from toolrail.errors import ApprovalRefused, JournalAppendFailed
+from toolrail.errors import ApprovalRefused
 from toolrail.ledger import (
     Approval,
-    Closed,
     EditedArguments,
-    EventLine,
     Ledger,
     LedgerReader,
-    conflict,
 )
-from toolrail.redaction import clean, redact_arguments
+from toolrail.notice import edited_summary
+from toolrail.redaction import redact_arguments
 from toolrail.redis_io import Away
 from toolrail.registry import RegisteredTool, RegistryView
-from toolrail.results import ending_of, store_result
 from toolrail.validation import ArgumentValidators
 from toolrail_schemas import (
     ApprovalRecord,
     ApprovalScope,
     ApprovalState,
     Doorbell,
-    EventType,
     JsonObject,
-    Level,
     PolicyDecision,
-    ToolResult,
-    error_info,
 )
-
-COMMENT_MAX_CHARS = 500
-_CANNOT_RUN = {
-    "over_run_budget": "tool.budget_exhausted",
-    "calls_pending": "workspace.calls_pending",
-    "after_finish": "tool.after_finish",
-    "superseded": "tool.spec_changed",
-}
-"""What ends a call that a person approved and that cannot run any more."""
-_SUPERSEDED = EventLine(EventType.APPROVAL_SUPERSEDED, {}, Level.WARN)
 
 
 class Approvals:
@@ -90,7 +74,9 @@ class Approvals:
         self._doorbell = doorbell
         self._blobs = blobs
         self._inline_args_bytes = inline_args_bytes
-        self._inline_result_bytes = inline_result_bytes
+        self._ending = EndedQuestions(
+            questions, ledger, blobs, inline_result_bytes=inline_result_bytes
+        )
         self._validators = ArgumentValidators()
 
     async def pending(self, *, run_id: str = "", offset: int = 0, limit: int = 100) -> ApprovalPage:
@@ -225,7 +211,7 @@ class Approvals:
         changed = tool.spec.spec_hash != question.record.spec_hash
         decision = None if changed else ask_policy_again(question, tool, wants, self._validators)
         if decision is None:
-            return await self._cannot_run(question, "superseded", by)
+            return await self._ending.cannot_run(question, "superseded", by=by)
         approval = await self._approval(question, wants, tool, decision, by, effect_may_repeat)
         return await self._enter(question, approval)
 
@@ -240,31 +226,7 @@ class Approvals:
         check_person(by)
         question = await self._questions.question(approval_id)
         check_right(question, by)
-        said = comment.strip()[:COMMENT_MAX_CHARS]
-        # The model reads a person's words as they are; what is kept for others is clean.
-        kept = clean(said)[:COMMENT_MAX_CHARS]
-        closed = await self._close(question, _refusal(question, said), by=by, words=kept)
-        if closed.status != "closed":
-            return await self._denied_before(question)
-        return Decision(
-            approval_id=question.record.approval_id,
-            state=ApprovalState.DENIED,
-            decided_by=by,
-            call_state="denied",
-        )
-
-    async def _denied_before(self, question: Question) -> Decision:
-        """Return the decision of whoever denied first; to say it again is no mistake."""
-        record = await self._questions.record(question.record.approval_id)
-        if record.state is not ApprovalState.DENIED:
-            raise conflict(record.state.value, record.decided_by or "")
-        return Decision(
-            approval_id=record.approval_id,
-            state=record.state,
-            decided_by=record.decided_by or "",
-            call_state="denied",
-            repeated=True,
-        )
+        return await self._ending.deny(question, by=by, comment=comment)
 
     async def _approval(
         self,
@@ -283,15 +245,15 @@ class Approvals:
             by=by,
             now_ms=await self._reader.now_ms(),
             envelope=self._doorbell.inline(question.fields["queue"], self._sign(question)),
-            edited=await self._edited(wants),
+            edited=await self._edited(wants, tool),
             effect_may_repeat=effect_may_repeat,
         )
 
     async def _enter(self, question: Question, approval: Approval) -> Decision:
         run_id, key = question.run.run_id, question.key
         dispatched = await self._ledger.approve(run_id, key, approval)
-        if dispatched.status in _CANNOT_RUN:
-            return await self._cannot_run(question, dispatched.status, approval.by)
+        if dispatched.status in CANNOT_RUN:
+            return await self._ending.cannot_run(question, dispatched.status, by=approval.by)
         if dispatched.status == "repeats_unknown":
             raise ApprovalRefused(
                 "An equal call of this run ended with an unknown outcome: its effect may have "
@@ -309,52 +271,6 @@ class Approvals:
             repeated=repeated,
         )
 
-    async def _cannot_run(self, question: Question, status: str, by: str) -> Decision:
-        """The approved call ends, since nothing can make it run any more."""
-        code = _CANNOT_RUN[status]
-        is_superseded = status == "superseded"
-        state = ApprovalState.SUPERSEDED if is_superseded else ApprovalState.CANCELLED
-        result = ToolResult.failure(question.fields["call_id"], question.record.name, code=code)
-        closed = await self._close(
-            question, (result, None), by=by, state=state, before=(_SUPERSEDED,) * is_superseded
-        )
-        if closed.status != "closed":
-            record = await self._questions.record(question.record.approval_id)
-            raise conflict(record.state.value, record.decided_by or "")
-        return Decision(
-            approval_id=question.record.approval_id,
-            state=state,
-            decided_by=by,
-            call_state="failed",
-            why=error_info(code).sentence,
-        )
-
-    async def _close(
-        self,
-        question: Question,
-        ending: tuple[ToolResult, dict[str, JsonValue] | None],
-        *,
-        by: str,
-        state: ApprovalState = ApprovalState.DENIED,
-        before: tuple[EventLine, ...] = (),
-        words: str = "",
-    ) -> Closed:
-        result, denied = ending
-        stored = await store_result(result, self._blobs, inline_bytes=self._inline_result_bytes)
-        closed = await self._ledger.finish(
-            question.run.run_id,
-            question.key,
-            ending_of(question.key, result, stored, denied=denied, before=before),
-            fence=0,
-            actor=f"user:{by}",
-            guard="undecided",
-            approval_state=state.value,
-            comment=words,
-        )
-        if closed.status == "journal_failed":
-            raise JournalAppendFailed
-        return closed
-
     async def _tool(self, question: Question) -> RegisteredTool:
         """Return the tool as it is now, not as it was a second ago."""
         await self._registry.refresh()
@@ -366,30 +282,17 @@ class Approvals:
             )
         return tool
 
-    async def _edited(self, wants: Wanted) -> EditedArguments | None:
+    async def _edited(self, wants: Wanted, tool: RegisteredTool) -> EditedArguments | None:
         if not wants.is_edited:
             return None
-        if len(wants.raw) <= self._inline_args_bytes:
-            return EditedArguments(wants.sha256, wants.raw.decode(), "", len(wants.raw))
-        blob = await self._blobs.put(wants.raw)
-        return EditedArguments(wants.sha256, "", blob, len(wants.raw))
+        is_small = len(wants.raw) <= self._inline_args_bytes
+        return EditedArguments(
+            sha256=wants.sha256,
+            inline=wants.raw.decode() if is_small else "",
+            blob="" if is_small else await self._blobs.put(wants.raw),
+            size_bytes=len(wants.raw),
+            summary=edited_summary(tool.spec, dict(wants.arguments)),
+        )
 
     def _sign(self, question: Question) -> Doorbell:
         return self._entries.sign(question.run.run_id, question.key)
-
-
-def _refusal(question: Question, said: str) -> tuple[ToolResult, dict[str, JsonValue]]:
-    """Return what the model reads, and what the journal says."""
-    text = "A person refused this call. " + (f"Their words: {said} " if said else "")
-    result = ToolResult.failure(
-        question.fields["call_id"],
-        question.record.name,
-        code="approval.denied",
-        text=text + "Do not repeat it; continue without it.",
-    )
-    return result, {
-        "denied_by": "user",
-        "policy_reason": said or "A person refused.",
-        "on_denied": "return_result",
-        "approval_id": question.record.approval_id,
-    }

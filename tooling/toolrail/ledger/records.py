@@ -113,6 +113,8 @@ class EditedArguments:
     blob: str
     """SHA-256 of the blob that holds it otherwise."""
     size_bytes: int
+    summary: str
+    """For the model; see `notice.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@
 -- ARGV: prefix, run_id, call_key, by, approved payload, cap_run, envelope, args_sha256,
 --       spec_hash (both as the approver saw them), field of the run that remembers the decision
 --       ('' for once), its value, then of edited arguments: sha256 ('' for unchanged), inline,
---       blob sha256, bytes; whether the person knows of an unknown outcome (0|1); last field,
---       value, ... of the record: time and output that an attempt with these arguments may take
+--       blob sha256, bytes, summary for the model; whether the person knows of an unknown
+--       outcome (0|1); last field, value, ... of the record: time and output that an attempt with
+--       these arguments may take
 -- Returns {OK, seq} | {DUP, by, when} (the same decision again)
 --       | {CONFLICT, approval state, by} | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}
 --       | {REPEATS_UNKNOWN} (an equal call may have taken effect, and the person was not told)
@@ -34,7 +35,7 @@ if run.finishing then return { 'AFTER_FINISH' } end
 if call.control == '1' and redis.call('SCARD', RUN .. ':open') > 1 then
   return { 'CALLS_PENDING' }
 end
-if ARGV[16] ~= '1' and redis.call('HEXISTS', RUN,
+if ARGV[17] ~= '1' and redis.call('HEXISTS', RUN,
   unknown_field(call.tool, edited ~= '' and edited or call.args_sha256)) == 1 then
   return { 'REPEATS_UNKNOWN' }
 end
@@ -46,9 +47,9 @@ local seq, why = append('tool_call_approved', 'info', 'user:' .. ARGV[4],
 if not seq then return { 'JOURNAL_FAILED', why } end
 redis.call('HSET', call.hash, 'state', 'queued', 'approval_state', 'approved',
   'decided_by', ARGV[4], 'decided_ms', NOW, 'decided_scope', ARGV[10] ~= '' and 'run' or 'once',
-  'reserved', '1', unpack(ARGV, 17))
+  'reserved', '1', unpack(ARGV, 18))
 if edited ~= '' then
-  redis.call('HSET', call.hash, 'edited', '1', 'asked_args', stands.args or '',
+  redis.call('HSET', call.hash, 'edited', ARGV[16], 'asked_args', stands.args or '',
     'asked_args_blob', stands.args_blob or '', 'asked_args_sha256', call.args_sha256,
     'args', ARGV[13], 'args_blob', ARGV[14], 'args_sha256', edited, 'args_bytes', ARGV[15])
 end
