@@ -85,6 +85,11 @@ PROMISES: dict[str, Promise] = {
         "an unknown outcome none without a word for it.",
         source="DESIGN 2, issue 3",
     ),
+    "letter.redriven-under-its-policy": Promise(
+        text="A dead letter of a run that has ended is redriven under the policy of that run "
+        "and that of whoever redrives; the stricter counts.",
+        source="DESIGN 3; issue 3",
+    ),
     "worker.drained-loses-nothing": Promise(
         text="A worker that is told to drain claims no call, finishes those it has, "
         "and loses and doubles none.",

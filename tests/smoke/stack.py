@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from tests.compose_files import COMPOSE, program
 from tests.smoke.engine import Engine, run
 from tests.smoke.images import OURS, stand_in
+from tests.sources import ROOT
 from tests.waiting import wait_until
 
 HERE = Path(__file__).parent
@@ -82,6 +83,7 @@ class Stack:
             "ALERTMANAGER_IMAGE": stand_in("alertmanager"),
             "COMPOSE_PROFILES": "monitoring",
             "MCP_SERVERS_FILE": HERE / "srv" / "mcp.json",
+            "POLICY_DIR": ROOT / "tooling" / "toolrail" / "policy" / "defaults",
             "SMOKE_SRV": HERE / "srv",
             "SMOKE_EFFECTS": self.effects,
             "SMOKE_PER_S": self._per_s,

@@ -63,7 +63,7 @@ def approval_record(
 
 def expiry_ms(run: RunContext, tool: RegisteredTool, *, default_ms: int) -> int:
     """Return how long the question stands."""
-    seconds = run.policy.layers.platform.approvals.expires_s.get(tool.spec.source)
+    seconds = run.policy.approval_expiry_s(tool.spec.source)
     return default_ms if seconds is None else seconds * 1000
 
 

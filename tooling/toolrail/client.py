@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from prometheus_client import CollectorRegistry
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 from redis.asyncio import Redis
 
 from toolrail.admission import Admission
@@ -28,7 +28,7 @@ from toolrail.dispatcher import Dispatcher
 from toolrail.doorbell import DoorbellPort, KombuDoorbell, RedisDoorbell
 from toolrail.drafting import Drafter
 from toolrail.entry import EntryWriter
-from toolrail.errors import Closed, ConfigError, RunConflict
+from toolrail.errors import Closed, RunConflict
 from toolrail.inbox import Inbox
 from toolrail.keys import Keys
 from toolrail.ledger import JournalReader, Ledger, LedgerReader
@@ -39,7 +39,7 @@ from toolrail.policy.snapshot import PolicySnapshot
 from toolrail.redaction import know
 from toolrail.redis_io import check_version, command, connect, retrying
 from toolrail.registry import Registry, RegistryView
-from toolrail.request import Limits, RunContext
+from toolrail.request import Limits, RunContext, run_spec
 from toolrail.run import Parts, Run
 from toolrail.settings import Settings
 from toolrail_schemas import (
@@ -167,7 +167,7 @@ class Toolrail:
         """
         node = None if plan is None else load_plan(plan)
         policy = self._policies.snapshot(profile=profile, user=user, plan=node)
-        spec = _run_spec(
+        spec = run_spec(
             tenant=tenant,
             profile=profile,
             surface=surface,
@@ -180,6 +180,29 @@ class Toolrail:
             name=name,
         )
         return await self._begin(spec, policy)
+
+    async def open_again(self, run_id: str, *, name: str) -> Run:
+        """Return a new run like that one, or the tenant's open run of that name.
+
+        It has the same tenant, profile, user, plan and limits. It is bound by the policy as it is
+        now and by the one that run was frozen under: of two answers the stricter counts.
+
+        Args:
+            run_id: Of a run that may have ended.
+            name: Of the new run; opening it twice gives the same run.
+
+        Raises:
+            RunNotFound: No such run, or it is past its retention.
+            PolicySnapshotCorrupt: The policy of that run is gone.
+            UnknownProfile, RunConflict, RedisUnavailable, JournalAppendFailed: As named.
+        """
+        old = await self._open_parts().lookup.context(run_id)
+        spec = old.spec
+        node = None if spec.plan is None else load_plan(spec.plan)
+        today = self._policies.snapshot(profile=spec.profile, user=spec.user, plan=node)
+        policy = today.bound_by(old.policy)
+        changes = {"policy_hash": policy.policy_hash, "name": name}
+        return await self._begin(spec.model_copy(update=changes), policy)
 
     async def run(self, run_id: str) -> Run:
         """Return a run that was opened before, by any client.
@@ -297,7 +320,7 @@ class Toolrail:
             doorbell=doorbell,
             secret=self._secret,
             client=self._client,
-            limits=_limits(self._settings),
+            limits=Limits.of(self._settings),
         )
 
     def _assemble(self, redis: Redis, blocking: Redis) -> Parts:
@@ -349,13 +372,6 @@ class Toolrail:
         )
 
 
-def _run_spec(**fields: object) -> RunSpec:
-    try:
-        return RunSpec.model_validate(fields)
-    except ValidationError as error:
-        raise ConfigError(_told(error), fix="Correct the argument of open_run.") from error
-
-
 def _opened() -> asyncio.Event:
     event = asyncio.Event()
     event.set()
@@ -368,21 +384,5 @@ def _doorbell(settings: Settings) -> DoorbellPort:
     return KombuDoorbell(settings.broker_url, timeout_s=settings.redis_timeout_s)
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        inline_args_bytes=settings.inline_args_bytes,
-        inline_result_bytes=settings.inline_result_bytes,
-        call_deadline_ms=int(settings.call_deadline_s * 1000),
-        approval_ms=int(settings.approval_expiry_s * 1000),
-        max_attempts=settings.max_attempts,
-    )
-
-
 def _fresh_run_id() -> str:
     return format_run_id(time.time_ns() // 1_000_000, os.urandom(10))
-
-
-def _told(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}." if place else f"{first['msg']}."

@@ -25,6 +25,7 @@ from toolrail.errors import (
     BlobMissing,
     CallConflict,
     Closed,
+    PolicySnapshotCorrupt,
     RedisError,
     RunClosed,
     ToolrailError,
@@ -73,7 +74,6 @@ class _Letter:
     caller: Caller
     arguments: bytes
     metadata: JsonObject | None
-    spec: RunSpec
 
     @property
     def place(self) -> tuple[str, str]:
@@ -102,8 +102,9 @@ class Redriver:
         """A new call stands for the letter: of the same tool and arguments, asked of policy anew.
 
         It is made in the letter's run while that is open, else in a new run for the same tenant,
-        profile, user, surface and approval mode, under the policy of now. Asking again is no
-        change. A call that is refused leaves the letter on the list.
+        profile, user, surface and approval mode. That is bound by the policy of the letter's run
+        and by the one here and now; of two answers the stricter counts. Asking again is no change.
+        A call that is refused leaves the letter on the list.
 
         Args:
             letter_id: Which letter.
@@ -113,8 +114,8 @@ class Redriver:
 
         Raises:
             LetterNotFound: It is not on the list.
-            LetterRefused: Its effect may have happened, it was discarded, its arguments or its run
-                are gone, or `by` names nobody.
+            LetterRefused: Its effect may have happened, it was discarded, its arguments, its run or
+                that run's policy are gone, or `by` names nobody.
             UnknownProfile, AdmissionClosed, RedisUnavailable: As named; ask again later.
         """
         check_by(by)
@@ -170,7 +171,7 @@ class Redriver:
             ) from None
         record = await self._dead.run_record(call.run_id) or {}
         try:
-            spec = RunSpec.model_validate_json(record.get("spec", ""))
+            RunSpec.model_validate_json(record.get("spec", ""))
             caller = Caller(fields.get("caller", ""))
         except ValueError:
             raise _unreadable(letter_id) from None
@@ -182,7 +183,6 @@ class Redriver:
             caller=caller,
             arguments=arguments,
             metadata=orjson.loads(metadata) if metadata else None,
-            spec=spec,
         )
 
     async def _bytes(self, fields: Mapping[str, str], name: str) -> bytes:
@@ -197,6 +197,9 @@ class Redriver:
             if run is None:
                 return None
             ticket = await self._dispatch(letter, run, answer)
+        except PolicySnapshotCorrupt as error:
+            await letters.refused(*letter.place, number=number, code=error.code)
+            raise _lawless(letter.letter_id) from error
         except RunClosed as error:
             # It ended after the claim and without the call, or the ledger would have known it.
             await letters.refused(*letter.place, number=number, code=error.code)
@@ -237,19 +240,9 @@ class Redriver:
     async def _run(self, letter: _Letter, answer: LetterAnswer) -> Run | None:
         if answer.target:
             return await self._rail.run(answer.target)
-        spec = letter.spec
         # Under this name, so that two operators open one run and not two.
-        opened = await self._rail.open_run(
-            profile=spec.profile,
-            tenant=spec.tenant,
-            user=spec.user,
-            surface=spec.surface,
-            caller=spec.caller,
-            plan=spec.plan,
-            approval_mode=spec.approval_mode,
-            limits=spec.limits,
-            name=f"redrive {answer.number} of {letter.letter_id}",
-        )
+        name = f"redrive {answer.number} of {letter.letter_id}"
+        opened = await self._rail.open_again(letter.call.run_id, name=name)
         aimed = await self._dead.letters.aim(*letter.place, number=answer.number, target=opened.id)
         if aimed.status != "done":
             return None
@@ -307,6 +300,14 @@ def _unreadable(letter_id: str) -> LetterRefused:
     return LetterRefused(
         f"The call {letter_id} or its run is gone, or of a version this one cannot read. "
         "Make the call anew where it came from, or discard the letter."
+    )
+
+
+def _lawless(letter_id: str) -> LetterRefused:
+    return LetterRefused(
+        f"The policy that the run of {letter_id} was frozen under cannot be read any more, so "
+        "nobody can tell whether the call was allowed. Make the call anew where it came from, or "
+        "discard the letter."
     )
 
 

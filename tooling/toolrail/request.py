@@ -1,16 +1,18 @@
 """What a client hands in and gets back: a call, a ticket, and the run they belong to.
 
-Is: frozen values and the check that a call can be named at all. Is not: judging or storing.
+Is: frozen values and the checks that they can be meant. Is not: judging or storing.
 Above: client, dispatcher, gateway. Below: the schemas.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
-from toolrail.errors import CallError
+from toolrail.errors import CallError, ConfigError
 from toolrail.policy.snapshot import PolicySnapshot
+from toolrail.settings import Settings
 from toolrail_schemas import Caller, RunSpec
 
 CALL_ID_MAX_BYTES = 256
@@ -97,6 +99,17 @@ class Limits:
     approval_ms: int
     max_attempts: int
 
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return those of the settings."""
+        return cls(
+            inline_args_bytes=settings.inline_args_bytes,
+            inline_result_bytes=settings.inline_result_bytes,
+            call_deadline_ms=int(settings.call_deadline_s * 1000),
+            approval_ms=int(settings.approval_expiry_s * 1000),
+            max_attempts=settings.max_attempts,
+        )
+
 
 def approval_id_of(run_id: str, call_key: str) -> str:
     """Return the id an approval is known by; it spells the call, so that no index is needed."""
@@ -126,3 +139,18 @@ def check_identity(request: CallRequest) -> None:
             f"The turn is not between 0 and {TURN_MAX}. Count the model's responses in this run, "
             "from 0."
         )
+
+
+def run_spec(**fields: object) -> RunSpec:
+    """Return what a run is started with, from arguments of a user.
+
+    Raises:
+        ConfigError: A value is not well formed.
+    """
+    try:
+        return RunSpec.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        told = f"{place}: {first['msg']}." if place else f"{first['msg']}."
+        raise ConfigError(told, fix="Correct the argument of open_run.") from error

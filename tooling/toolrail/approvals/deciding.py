@@ -98,8 +98,7 @@ def check_right(question: Question, by: str) -> None:
     Raises:
         ApprovalRefused: Why not, and whom to ask.
     """
-    rules = question.run.policy.layers.platform.approvals
-    why = rules.why_not(by, run_user=question.run.spec.user)
+    why = question.run.policy.why_not_decider(by, run_user=question.run.spec.user)
     if why is not None:
         raise ApprovalRefused(f"{why} {_STILL_OPEN}")
 

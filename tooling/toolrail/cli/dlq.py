@@ -126,7 +126,8 @@ def redrive(
     """Make a new call of each letter: policy is asked again, and a person where it says so.
 
     The call is made in the letter's run while that is open, else in a new run, which is completed
-    when the call ends within the wait. Exit code 1 when a letter was not redriven.
+    when the call ends within the wait. Such a run is bound by the policy of the letter's run and by
+    the folder here, TOOLRAIL_POLICY_DIR. Exit code 1 when a letter was not redriven.
     """
     settings = start(context)
     chosen = _chosen(letter_ids, everything, tool, tenant, yes)

@@ -14,6 +14,7 @@ Above: dispatcher, gateway, CLI. Below: `toolrail_schemas`.
     findings.py   every voice for and against, in order
     budget.py     the smallest caps, and whose they are
     resolve.py    the decision
+    stricter.py   one decision of two policies that hold together
     explain.py    the decision with everything that lost
     snapshot.py   the policy of one run, frozen and hashed
     load.py       a folder of TOML files, read strictly
