@@ -314,3 +314,16 @@ async def test_thousands_may_wait_at_once(cell: Cell) -> None:
     )
 
     assert {type(outcome) for outcome in outcomes} == {WaitTimeout}
+
+
+async def test_a_runs_record_does_not_grow_with_its_calls(cell: Cell) -> None:
+    """Open calls and turns leave marks in the record; who asks for a status does not read them."""
+    run = await opened(cell)
+    names = set(await run.record())
+    for n in range(20):
+        request = CallRequest(id=f"c{n}", name="demo.echo", arguments={"text": "a"}, turn=n)
+        await run.dispatch(request)
+    record = await run.record()
+
+    assert record["used:demo.echo"] == "20"
+    assert set(record) - names == {"used:demo.echo"}

@@ -16,6 +16,8 @@ from toolrail.keys import Keys
 from toolrail.redis_io import Argument, command, retrying
 
 PAGE = 500
+SCAN_COUNT = 2_000
+"""Fields of a hash in one step, which holds Redis up for less than a millisecond."""
 
 
 class Pages:
@@ -45,6 +47,19 @@ class Pages:
             {name: value for name, value in zip(names, row, strict=True) if value is not None}
             for row in rows
         ]
+
+    async def scan(self, key: str, *, match: str = "*") -> dict[str, str]:
+        """Return the fields of a large hash whose names match a glob, read a step at a time.
+
+        What is added or removed meanwhile may be missed; nothing else is.
+        """
+        cursor, found = 0, dict[str, str]()
+        while True:
+            reply = await self.ask("HSCAN", key, cursor, "MATCH", match, "COUNT", SCAN_COUNT)
+            cursor, fields = cast("tuple[int, dict[str, str]]", reply)
+            found |= fields
+            if int(cursor) == 0:
+                return found
 
     async def size(self, zset: str) -> int:
         """Return how many members a zset has."""

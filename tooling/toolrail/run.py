@@ -98,14 +98,19 @@ class Run:
         Raises:
             RunNotFound: The run is past its retention.
         """
-        return (await self.record())["status"]
+        return (await self._record())["status"]
 
     async def record(self) -> Mapping[str, str]:
-        """Return the run's record: status, code, budget counters.
+        """Return the run's record: status, code, and as `used:{tool}` the budget units taken.
 
         Raises:
             RunNotFound: The run is past its retention.
         """
+        used = await self._parts.reader.run_used(self.id)
+        counters = {f"used:{tool}": str(units) for tool, units in sorted(used.items())}
+        return {**await self._record(), **counters}
+
+    async def _record(self) -> Mapping[str, str]:
         record = await self._parts.reader.run(self.id)
         if record is None:
             raise RunNotFound

@@ -166,11 +166,7 @@ class Runs:
         return RunPage(
             row=row,
             spec=_spec(record),
-            used={
-                name.removeprefix("used:"): number(record, name)
-                for name in sorted(record)
-                if name.startswith("used:")
-            },
+            used=dict(sorted((await self._reader.run_used(run_id)).items())),
             calls=tuple(
                 call_row(run_id, name, fields, specs)
                 for name, fields in zip(names, records, strict=True)

@@ -13,7 +13,6 @@ from redis.asyncio import Redis
 from toolrail.ledger.scripts import Scripts, strings
 from toolrail.paging import Pages
 
-SCAN_COUNT = 2_000
 AT_ONCE = 50
 """Tools of one step; each has some dozen fields."""
 
@@ -37,7 +36,7 @@ class ToolPlaces:
         Its counters are gone: if it comes back they begin at 0 again, as Prometheus expects of a
         counter that was reset.
         """
-        fields = await self._fields()
+        fields = await self._pages.scan(self._pages.keys.totals_tools)
         owners = {field.removeprefix("name:") for field in fields if field.startswith("name:")}
         gone = sorted(owners.difference(offered))
         freed = 0
@@ -57,12 +56,3 @@ class ToolPlaces:
             "retire", "", len(names), *names, *counters, deadline_s=self._deadline_s
         )
         return int(strings(reply)[1])
-
-    async def _fields(self) -> set[str]:
-        key, cursor, found = self._pages.keys.totals_tools, 0, set[str]()
-        while True:
-            reply = await self._pages.ask("HSCAN", key, cursor, "COUNT", SCAN_COUNT)
-            cursor, fields = cast("tuple[int, dict[str, str]]", reply)
-            found |= fields.keys()
-            if int(cursor) == 0:
-                return found

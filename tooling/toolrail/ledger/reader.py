@@ -1,7 +1,7 @@
 """Read what the ledger holds.
 
 Is: records of runs and calls, what is due, totals. Is not: changing any of them (`ledger.py`), or
-the journal (`journal.py`). Above: client, reaper, CLI. Below: `redis_io`, `keys`.
+the journal (`journal.py`). Above: client, reaper, CLI. Below: `redis_io`, `keys`, `paging`.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,34 @@ from redis.asyncio import Redis
 
 from toolrail.keys import Keys
 from toolrail.ledger.records import StoredCall
+from toolrail.paging import Pages
 from toolrail.redis_io import Argument, retrying, round_trips_of
 
 ENDED = frozenset({"completed", "failed", "denied", None})
+RUN_FIELDS = (
+    "status",
+    "code",
+    "detail",
+    "ending",
+    "ending_code",
+    "finishing",
+    "seq",
+    "opened_ms",
+    "ended_ms",
+    "spec",
+    "digest",
+    "tenant",
+    "profile",
+    "policy_hash",
+    "client",
+    "retention_ms",
+    "denied",
+    "unknown",
+    "max_denied",
+    "max_unknown",
+)
+"""What a run's record says of the run itself; it also holds a field or two for each call and turn,
+which nobody reads as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +57,7 @@ class LedgerReader:
     def __init__(self, redis: Redis, *, prefix: str, deadline_s: float) -> None:
         self._round_trips = round_trips_of(redis)
         self._keys = Keys(prefix)
+        self._pages = Pages(redis, prefix=prefix, deadline_s=deadline_s)
         self._deadline_s = deadline_s
 
     async def now_ms(self) -> int:
@@ -40,8 +66,17 @@ class LedgerReader:
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def run(self, run_id: str) -> Mapping[str, str] | None:
-        """Return the run's record, or None."""
-        return await self._hash(self._keys.run(run_id)) or None
+        """Return what the run's record says of the run itself (`RUN_FIELDS`), or None."""
+        reply = await self._ask("HMGET", self._keys.run(run_id), *RUN_FIELDS)
+        values = zip(RUN_FIELDS, cast("list[str | None]", reply), strict=True)
+        record = {name: value for name, value in values if value is not None}
+        return record if "status" in record else None
+
+    async def run_used(self, run_id: str) -> dict[str, int]:
+        """Return the budget units that the run has taken, by tool."""
+        # The record grows with the run's calls and turns, so it is never read in one step.
+        fields = await self._pages.scan(self._keys.run(run_id), match="used:*")
+        return {name.removeprefix("used:"): int(units) for name, units in fields.items()}
 
     async def run_spec(self, run_id: str) -> str | None:
         """Return what the run was opened with, as JSON, or None; its record may be a large hash."""

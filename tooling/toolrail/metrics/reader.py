@@ -26,8 +26,6 @@ PARKED_PAGE, PARKED_MOST = 100, 1_000
 """Parked calls that are looked at, those that expire first, until each source has its oldest."""
 DEAD_MOST = 5_000
 """Dead letters whose source is looked up; any more are counted under none."""
-SCAN_COUNT = 2_000
-"""Fields of the counters by tool in one step, which holds Redis up for less than a millisecond."""
 ONCE_S = 0.0
 
 Replies = Mapping[str, object]
@@ -93,18 +91,11 @@ class FleetReader:
         """Return the counters by tool, read again only when a call has finished since."""
         finished = {name: n for name, n in totals.items() if name.startswith("finished:")}
         if self._tools[0] != finished:
-            self._tools = (finished, await self._scan(self._pages.keys.totals_tools))
+            self._tools = (
+                finished,
+                _counters(await self._pages.scan(self._pages.keys.totals_tools)),
+            )
         return self._tools[1]
-
-    async def _scan(self, key: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        cursor = 0
-        while True:
-            reply = await self._pages.ask("HSCAN", key, cursor, "COUNT", SCAN_COUNT)
-            cursor, fields = cast("tuple[int, object]", reply)
-            found |= _counters(fields)
-            if int(cursor) == 0:
-                return found
 
     async def _queues(self, first: Replies, now_ms: int) -> dict[str, QueueReading]:
         workers = Counter(q for worker in await self._fleet.workers() for q in worker.queues)
