@@ -24,27 +24,31 @@ end
 local told = read(call.hash, 'error_code', 'redriven_as', 'redriven_by', 'redriven_ms',
   'discarded_by', 'discarded_ms', 'redrives', 'redriving_nonce', 'redriving_into', 'redriving_by',
   'redriving_ms')
+-- Every letter can be handled, one with a damaged record too; and what such a record makes fail
+-- must fail before the first write, or half a change would stay.
+local queue = call.queue or 'none'
 local is_listed = redis.call('ZSCORE', P .. 'dead_letters', call.member)
 
 local function pending(word)
-  return { word, tonumber(told.redrives), told.redriving_into or '', told.redriving_by,
-    tonumber(told.redriving_ms) }
+  return { word, tonumber(told.redrives) or 0, told.redriving_into or '',
+    told.redriving_by or '', tonumber(told.redriving_ms) or 0 }
 end
 
 -- The letter is off the list for good.
 local function close(field)
   redis.call('ZREM', P .. 'dead_letters', call.member)
   redis.call('HDEL', call.hash, 'redriving_nonce', 'redriving_into', 'redriving_by', 'redriving_ms')
-  count(field .. ':' .. call.queue, 1)
+  count(field .. ':' .. queue, 1)
 end
 
 if not is_listed then
   if told.redriven_as then
     if op == 'settle' and told.redriven_as == ARGV[7] then return { 'DUP' } end
-    return { 'REDRIVEN', told.redriven_as, told.redriven_by, tonumber(told.redriven_ms) }
+    return { 'REDRIVEN', told.redriven_as, told.redriven_by or '',
+      tonumber(told.redriven_ms) or 0 }
   elseif told.discarded_by then
     if op == 'discard' and told.discarded_by == ARGV[5] then return { 'DUP' } end
-    return { 'DISCARDED', told.discarded_by, tonumber(told.discarded_ms) }
+    return { 'DISCARDED', told.discarded_by, tonumber(told.discarded_ms) or 0 }
   end
   return { 'NO_LETTER' }
 end
@@ -82,7 +86,7 @@ if ARGV[6] == 'refused' then
   redis.call('HSET', call.hash, 'redrive_refused', ARGV[8])
   return { 'OK' }
 end
-redis.call('HSET', call.hash, 'redriven_as', ARGV[7], 'redriven_by', told.redriving_by,
+redis.call('HSET', call.hash, 'redriven_as', ARGV[7], 'redriven_by', told.redriving_by or '',
   'redriven_ms', NOW)
 close('dead_letter_redriven')
 return { 'OK' }

@@ -14,17 +14,22 @@ if call.state ~= 'running' or call.fence ~= ARGV[4] or call.cancel
   or (lease and tonumber(lease) > NOW) or run.status ~= 'open' or run.ending then
   return { 'REFUSED', call.state }
 end
+-- What a damaged record makes fail must fail before the first write: half a change would stay.
+if not call.queue then return { 'REFUSED', call.state } end
+-- A call that lost its deadline has nothing to wait for; the reaper ends it.
+local deadline_ms = tonumber(call.deadline_ms) or NOW
+local lost = cjson.encode({ attempt = tonumber(call.attempt), worker = call.worker,
+  next_attempt = tonumber(ARGV[5]) })
 local seq, why = append('tool_attempt_lost', 'warn', ARGV[7],
-  call.key .. '.' .. call.attempt .. '.lost',
-  cjson.encode({ attempt = tonumber(call.attempt), worker = call.worker,
-    next_attempt = tonumber(ARGV[5]) }), call)
+  call.key .. '.' .. call.attempt .. '.lost', lost, call)
 if not seq then return { 'JOURNAL_FAILED', why } end
 redis.call('HINCRBY', call.hash, 'fence', 1)
-redis.call('HSET', call.hash, 'state', 'queued', 'attempt', ARGV[5])
+redis.call('HSET', call.hash, 'state', 'queued', 'attempt', ARGV[5],
+  'deadline_ms', deadline_ms)
 redis.call('HDEL', call.hash, 'nonce', 'worker')
 redis.call('ZREM', P .. 'leases', call.member)
 count('lease_expired:' .. call.queue, 1)
 count('open:' .. call.queue .. ':running', -1)
 count('open:' .. call.queue .. ':queued', 1)
-enqueue(call, ARGV[6], call.deadline_ms)
+enqueue(call, ARGV[6], deadline_ms)
 return { 'OK', seq }
