@@ -22,7 +22,7 @@ CAREFUL = Annotations.for_builtin(destructive=True, rollback=Rollback.CHECKPOINT
 
 
 def question(**changes: object) -> ApprovalRecord:
-    """Return a pending question of a trusted built-in tool, with these fields changed."""
+    """Return a pending question of a trusted builtin tool, with these fields changed."""
     fields: dict[str, object] = {
         "approval_id": f"{RUN_ID}.{KEY}",
         "run_id": RUN_ID,
@@ -30,7 +30,7 @@ def question(**changes: object) -> ApprovalRecord:
         "call_key": KEY,
         "name": "demo.ask",
         "title": "Ask",
-        "source": Source.BUILT_IN,
+        "source": Source.BUILTIN,
         "trusted": True,
         "spec_hash": "a" * 64,
         "args_sha256": "b" * 64,

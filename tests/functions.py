@@ -21,7 +21,7 @@ def make_spec(
     name: str,
     *,
     annotations: Annotations = READS,
-    source: Source = Source.BUILT_IN,
+    source: Source = Source.BUILTIN,
     output_schema: JsonObject | None = None,
 ) -> ToolSpec:
     """Return a spec that takes anything."""
@@ -43,7 +43,7 @@ def make_spec(
 class FunctionExecutor:
     """Runs functions, and counts what it was asked."""
 
-    def __init__(self, source: Source = Source.BUILT_IN, *, owner: str = "builtin") -> None:
+    def __init__(self, source: Source = Source.BUILTIN, *, owner: str = "builtin") -> None:
         self.source = source
         self.owner = owner
         self.functions: dict[str, Function] = {}

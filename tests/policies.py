@@ -53,13 +53,13 @@ def native(
     permission: Permission = Permission.ALWAYS_ALLOW,
     *,
     annotations: Annotations = WRITING,
-    source: Source = Source.BUILT_IN,
+    source: Source = Source.BUILTIN,
     visibility: Visibility = Visibility.MODEL,
     budget: Budget | None = None,
     tags: tuple[str, ...] = (),
     allowed_callers: tuple[str, ...] | None = None,
 ) -> ToolSpec:
-    """Return a built-in or skill tool."""
+    """Return a builtin or skill tool."""
     return ToolSpec.model_validate(
         {
             "name": name,

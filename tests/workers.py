@@ -224,7 +224,7 @@ class WorkerBench:
         await command(self.calls.redis, "ZADD", self.calls.keys.leases, "XX", 1, member)
 
     async def queue_length(self) -> int:
-        """Return how many doorbells are in the queue of built-in tools."""
+        """Return how many doorbells are in the queue of builtin tools."""
         length = await command(self.calls.redis, "LLEN", self.calls.keys.queue("builtin"))
         return int(str(length))
 

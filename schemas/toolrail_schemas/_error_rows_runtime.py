@@ -126,7 +126,7 @@ RUNTIME_ROWS: tuple[ErrorInfo, ...] = (
     ErrorInfo(
         "tool.internal_error",
         _SYSTEM,
-        "A built-in tool failed because of a defect.",
+        "A builtin tool failed because of a defect.",
         "The run was stopped; tell the user that the service has a defect.",
         49,
     ),

@@ -1,4 +1,4 @@
-"""Hold the error rows of what built-in tools answer; data, nothing else.
+"""Hold the error rows of what builtin tools answer; data, nothing else.
 
 Is: one `ErrorInfo` per code. Is not: a lookup (`errors.py`).
 Above: `errors.py`. Below: `_error_info.py`.

@@ -77,7 +77,7 @@ class Annotations(WireModel):
     cancellable: Flag = False
     """A cancel may interrupt the tool midway."""
     trusted: Flag = False
-    """True for built-ins and for servers the operator marked trusted."""
+    """True for builtin tools and for servers the operator marked trusted."""
 
     @classmethod
     def for_builtin(

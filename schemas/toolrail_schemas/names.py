@@ -26,7 +26,7 @@ def extension_name(extension: str, tool: str) -> str:
 
 
 def check_native_name(name: str) -> None:
-    """Refuse a name that a built-in or skill tool may not have.
+    """Refuse a name that a builtin or skill tool may not have.
 
     Raises:
         ValueError: Not `group.verb`, or it pretends to be an MCP or extension tool.

@@ -35,7 +35,7 @@ QueueName = Literal["builtin", "mcp", "extension"]
 class Source(StrEnum):
     """Who provides a tool."""
 
-    BUILT_IN = "built_in"
+    BUILTIN = "builtin"
     MCP = "mcp"
     EXTENSION = "extension"
     SKILL = "skill"
@@ -95,13 +95,13 @@ class Budget(WireModel):
     """Cap on the stored result; the part shown inline to a model is 64 KiB at most."""
     timeout_ms: Annotated[int, Field(strict=True, ge=100, le=600_000)] | None = None
     max_concurrency: Annotated[int, Field(strict=True, ge=1, le=10_000)] | None = None
-    """Per worker for built-ins, per server for MCP, per extension for extensions."""
+    """Per worker for builtin tools, per server for MCP, per extension for extensions."""
 
     @classmethod
     def defaults_for(cls, source: Source, *, read_only: bool = False) -> Self:
         """Return the weakest layer: what holds for a source when nobody said anything."""
         tokens, timeout_ms, concurrency = _SOURCE_DEFAULTS[source]
-        if source is Source.BUILT_IN and not read_only:
+        if source is Source.BUILTIN and not read_only:
             concurrency = 1
         return cls(
             max_calls_per_turn=16,
@@ -119,7 +119,7 @@ class Budget(WireModel):
 
 # max_output_tokens, timeout_ms, max_concurrency (of a reading tool). Source: semantics 1.3.
 _SOURCE_DEFAULTS: dict[Source, tuple[int, int, int]] = {
-    Source.BUILT_IN: (8000, 15_000, 8),
+    Source.BUILTIN: (8000, 15_000, 8),
     Source.SKILL: (8000, 10_000, 8),
     Source.MCP: (4000, 30_000, 4),
     Source.EXTENSION: (4000, 20_000, 2),
@@ -195,7 +195,7 @@ def default_permission(source: Source, annotations: Annotations) -> Permission:
 def _default_annotations(source: Source) -> Annotations:
     if source is Source.SKILL:
         return Annotations.for_builtin(read_only=True)
-    return Annotations.worst_case(trusted=source is Source.BUILT_IN)
+    return Annotations.worst_case(trusted=source is Source.BUILTIN)
 
 
 class ToolSpec(WireModel):

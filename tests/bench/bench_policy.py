@@ -41,13 +41,13 @@ def big_policy() -> PolicySnapshot:
         platform={**rules("platform", "require_approval"), "deny": ["server:evil"]},
         user={**rules("user", "deny"), "allow": ["*"]},
         plan=rules("plan", "deny"),
-        profile={**rules("profile", "approval"), "allow": ["source:built_in", "source:mcp"]},
+        profile={**rules("profile", "approval"), "allow": ["source:builtin", "source:mcp"]},
         source=rules("source", "allow"),
     )
 
 
 def many_tools() -> list[ToolSpec]:
-    """Return 200 tools of built-in and MCP sources, with their hashes computed."""
+    """Return 200 tools of builtin and MCP sources, with their hashes computed."""
     tools = [native(f"notes.verb_{number}") for number in range(TOOLS // 2)]
     tools += [mcp(f"mcp.server{number}.read") for number in range(TOOLS // 2)]
     assert all(tool.spec_hash for tool in tools)

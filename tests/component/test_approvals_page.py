@@ -121,9 +121,9 @@ def test_a_padded_title_is_no_row_of_its_own(width: int) -> None:
 
 def test_a_title_cannot_close_its_quotes() -> None:
     """What stands behind it on the line is ours."""
-    record = foreign(title='Read" · built-in, trusted')
+    record = foreign(title='Read" · builtin, trusted')
 
-    assert listed(record)[0].endswith('mcp.mail.send  "Read\\" · built-in, trusted"')
+    assert listed(record)[0].endswith('mcp.mail.send  "Read\\" · builtin, trusted"')
 
 
 def test_a_name_that_could_pass_for_more_is_quoted() -> None:
@@ -192,7 +192,7 @@ def test_the_source_says_whom_to_trust() -> None:
     version = {"extension": "dice", "version": "1.0"}
     extension = foreign(source="extension", source_ref=version, name="ext.dice.roll")
 
-    assert unstyled([source_words(question())]) == ["built-in, trusted"]
+    assert unstyled([source_words(question())]) == ["builtin, trusted"]
     assert unstyled([source_words(foreign())]) == ["MCP server mail, untrusted"]
     assert unstyled([source_words(extension)]) == ["extension dice 1.0, untrusted"]
 

@@ -268,7 +268,7 @@ async def test_a_tool_that_appears_while_the_worker_starts_is_waited_for(
     [
         (Source.MCP, "mcp.server_unavailable"),
         (Source.EXTENSION, "extension.unavailable"),
-        (Source.BUILT_IN, "tool.not_found"),
+        (Source.BUILTIN, "tool.not_found"),
     ],
 )
 async def test_a_tool_nobody_here_knows_is_said_to_be_missing(

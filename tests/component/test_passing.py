@@ -15,7 +15,7 @@ from toolrail_workers.runtime import WorkerRuntime
 NEW = make_spec("demo.new")
 
 
-def executor_of(*specs: ToolSpec, source: Source = Source.BUILT_IN) -> FunctionExecutor:
+def executor_of(*specs: ToolSpec, source: Source = Source.BUILTIN) -> FunctionExecutor:
     """Return an executor that echoes."""
     made = FunctionExecutor(source)
     for spec in specs:

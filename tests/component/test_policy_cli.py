@@ -35,7 +35,7 @@ def test_an_allowed_tool_is_explained_with_code_0(capsys: pytest.CaptureFixture[
     assert code == 0
     assert out.splitlines()[:3] == [
         "notes.read for caller assistant on surface core: ALLOWED",
-        "  Allowed by profile assistant, rule allow[source:built_in].",
+        "  Allowed by profile assistant, rule allow[source:builtin].",
         "  code allowed",
     ]
 

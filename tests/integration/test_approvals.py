@@ -37,7 +37,7 @@ tools = ["demo.once"]
 [approvals]
 approvers = ["ann", "*@ops"]
 own_runs = false
-expires_s = { mcp = 60, built_in = 3600 }
+expires_s = { mcp = 60, builtin = 3600 }
 """
 
 
@@ -98,7 +98,7 @@ async def test_a_question_holds_all_that_a_person_must_see(ruled: Cell) -> None:
     assert (record.name, record.title, record.tenant) == ("demo.once", "Once", "acme")
     assert record.args_summary == 'text: "a"'
     assert (record.annotations.read_only, record.rollback.value) == (True, "not_needed")
-    assert (record.source.value, record.trusted) == ("built_in", True)
+    assert (record.source.value, record.trusted) == ("builtin", True)
     assert record.policy_reason == "Approval is required by platform, rule mail-needs-a-person."
     assert record.expires_at - record.requested_at == 3_600_000
     assert record.scopes == (ApprovalScope.ONCE,)

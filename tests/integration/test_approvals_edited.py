@@ -70,7 +70,7 @@ async def test_the_caps_of_a_call_are_those_of_the_arguments_that_run(
 ) -> None:
     """Time and output of an edited call come from the policy's answer to the edit.
 
-    Caps of a built-in tool without any of its own: semantics 1.3.
+    Caps of a builtin tool without any of its own: semantics 1.3.
     """
     request = CallRequest(id="c1", name="workspace.apply_patch", arguments={"patch": asked})
     ticket = await run.dispatch(request)

@@ -49,7 +49,7 @@ async def test_the_list_shows_every_question_and_its_short_id(desk: Desk) -> Non
     assert {line.split()[0] for line in lines[1::4]} == {short(i) for i in ids}
     assert lines[1].endswith('  demo.ask  "Ask"')
     assert lines[2:5] == [
-        "          changes workspace · destructive · NO ROLLBACK · built-in, trusted",
+        "          changes workspace · destructive · NO ROLLBACK · builtin, trusted",
         "          Approval is required by profile agent, rule require_approval[demo.ask].",
         '          text: "a"',
     ]
@@ -116,7 +116,7 @@ async def test_a_page_has_everything_of_the_record(desk: Desk) -> None:
     for text in (
         'demo.mail  "Send"',
         "NO ROLLBACK",
-        "built-in, trusted",
+        "builtin, trusted",
         "the tool itself, rule permission",
         approval_id,
         record.spec_hash,

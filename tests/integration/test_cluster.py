@@ -63,7 +63,7 @@ async def run(cluster: Cluster) -> AsyncIterator[Run]:
 
 
 async def open_run(rail: Toolrail) -> Run:
-    """Open a run that may use every built-in tool."""
+    """Open a run that may use every builtin tool."""
     return await rail.open_run(profile="assistant")
 
 
@@ -92,7 +92,7 @@ async def worker_of(cluster: Cluster, run: Run, call_id: str) -> str:
 
 
 async def has_one_worker(settings: Settings) -> bool:
-    """Say whether only one worker still announces built-in tools."""
+    """Say whether only one worker still announces builtin tools."""
     redis = connect(settings.redis_url, timeout_s=5.0, name="test")
     try:
         registry = Registry(redis, prefix=settings.key_prefix, deadline_s=5.0)

@@ -21,7 +21,7 @@ from toolrail.redriving import Redriven, Redriver
 
 LAX = 'on_denied = "return_result"\nallow = ["demo.*"]\n'
 ASKS = f'{LAX}require_approval = ["demo.*"]\n'
-ASKS_ANN = '[approvals]\napprovers = ["ann"]\nexpires_s = { built_in = 60 }\n'
+ASKS_ANN = '[approvals]\napprovers = ["ann"]\nexpires_s = { builtin = 60 }\n'
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ def answer(
     ended: Ended,
     *,
     annotations: Annotations = READS,
-    source: Source = Source.BUILT_IN,
+    source: Source = Source.BUILTIN,
     stopped: StopReason | None = None,
 ) -> ToolResult:
     """Return what is answered to a call of a tool that ended so."""

@@ -6,14 +6,16 @@ from collections import Counter
 
 import pytest
 
-from tests.sources import ROOT, read
+from tests.sources import PRODUCT, ROOT, project_files, read
 from toolrail.ledger.records import Outcome
 from toolrail.ledger.scripts import NAMES
 from toolrail.metrics import labels
 from toolrail.metrics.catalogue import BUILD_INFO, METRICS
 from toolrail.metrics.labels import LABEL_NAMES
 from toolrail.metrics.metric import Metric
+from toolrail_schemas import Source, queue_of
 from toolrail_schemas.lifecycle import TERMINAL_STATES, CallState
+from toolrail_workers.commands import Queue
 
 RESERVED_LAST_WORDS = {"count", "sum", "bucket", "info", "ms", "s", "histogram", "gauge", "counter"}
 PARTS_OF_A_HISTOGRAM = ("_bucket", "_count", "_sum")
@@ -85,6 +87,23 @@ def test_the_labels_have_the_words_of_the_ledger() -> None:
     assert set(labels.OUTCOME.values) == set(Outcome)
     assert set(labels.STATE.values) == set(CallState) - TERMINAL_STATES - {CallState.REQUESTED}
     assert set(labels.OPERATION.values) == {*NAMES, labels.OTHER}
+
+
+def test_a_source_is_spelled_alike_in_metrics_on_the_wire_and_in_policy() -> None:
+    """One word to search for; only a skill's calls stand under the queue that they run on."""
+    queues = {source: queue_of(source) for source in Source}
+    odd = re.compile(r"\bbuilt[_-]in\b(?! (policy|platform layer|one|folder))")
+    spelled_otherwise = [
+        str(file)
+        for file in project_files()
+        if file.parts[0] in PRODUCT and file.suffix in {".py", ".md", ".toml", ".json", ".lua"}
+        if odd.search(read(file))
+    ]
+
+    assert set(labels.QUEUES) == set(queues.values()) == {str(queue) for queue in Queue}
+    assert queues.pop(Source.SKILL) == Source.BUILTIN.value
+    assert queues == {source: source.value for source in queues}
+    assert spelled_otherwise == []
 
 
 def test_the_scripts_count_into_the_buckets_of_the_catalogue() -> None:

@@ -77,7 +77,7 @@ def test_an_example_is_one_tool(tmp_path: Path) -> None:
         (
             {"allow": ["*"]},
             "plan.allow: '*' grants every tool at once, which a plan may not. "
-            'Name groups or sources, such as "workspace.*" or "source:built_in".',
+            'Name groups or sources, such as "workspace.*" or "source:builtin".',
         ),
         ({"locked": "yes"}, "plan.locked: must be true or false."),
     ],

@@ -105,7 +105,7 @@ def test_hidden_files_and_notes_are_left_alone(tmp_path: Path) -> None:
             "platform.toml",
             'waive = ["a.b"]\n',
             "platform.toml:1: waive: the platform layer has no waive. Waive in "
-            "users/<user>.toml or, for built-in and skill tools only, in a profile.",
+            "users/<user>.toml or, for builtin and skill tools only, in a profile.",
         ),
         (
             "platform.toml",
@@ -123,7 +123,7 @@ def test_hidden_files_and_notes_are_left_alone(tmp_path: Path) -> None:
             "platform.toml",
             '[[rules]]\nid = "x"\neffect = "waive"\ntools = ["a.b"]\n',
             "platform.toml:4: rules[x].tools: the platform layer may not waive approvals. Waive in "
-            "users/<user>.toml or, for built-in and skill tools only, in a profile.",
+            "users/<user>.toml or, for builtin and skill tools only, in a profile.",
         ),
         (
             "source.toml",
@@ -135,19 +135,19 @@ def test_hidden_files_and_notes_are_left_alone(tmp_path: Path) -> None:
             "source.toml",
             '[tools]\n"a.b" = "waive"\n',
             'source.toml:2: tools."a.b": the source layer may not waive approvals. Waive in '
-            "users/<user>.toml or, for built-in and skill tools only, in a profile.",
+            "users/<user>.toml or, for builtin and skill tools only, in a profile.",
         ),
         (
             "profiles/p.toml",
             'allow = [\n    "a.b",\n    "*",\n]\n',
             "profiles/p.toml:3: allow: '*' grants every tool at once, which a profile may not. "
-            'Name groups or sources, such as "workspace.*" or "source:built_in".',
+            'Name groups or sources, such as "workspace.*" or "source:builtin".',
         ),
         (
             "profiles/p.toml",
             '[tools]\n"*.*" = "approval"\n',
             "profiles/p.toml:2: tools.\"*.*\": '*.*' grants every tool at once, which a profile "
-            'may not. Name groups or sources, such as "workspace.*" or "source:built_in".',
+            'may not. Name groups or sources, such as "workspace.*" or "source:builtin".',
         ),
         (
             "profiles/p.toml",

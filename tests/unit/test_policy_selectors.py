@@ -50,7 +50,7 @@ def matched(selector: str, *, widening: bool = False) -> set[str]:
         ("source:mcp", FOREIGN),
         ("mcp.*", FOREIGN),
         ("source:skill", {"skill"}),
-        ("source:built_in", {"read", "deep", "search"}),
+        ("source:builtin", {"read", "deep", "search"}),
         ("source:extension", {"dice"}),
         ("ext.*", {"dice"}),
         ("server:gh", {"issue"}),
@@ -176,12 +176,12 @@ def test_the_fact_of_trust_overrides_the_annotations() -> None:
         ),
         (
             "Workspace.Read",
-            "is a name no tool can have. Built-in names are like notes.add; "
+            "is a name no tool can have. Builtin names are like notes.add; "
             "others start with mcp.<server>. or ext.<extension>.",
         ),
         (
             "Workspace.*",
-            "is a pattern no tool name fits. Built-in names are like notes.add; "
+            "is a pattern no tool name fits. Builtin names are like notes.add; "
             "others start with mcp.<server>. or ext.<extension>.",
         ),
     ],

@@ -160,11 +160,11 @@ def test_annotations_survive_the_wire() -> None:
         (Annotations.for_builtin(read_only=True, cost=Cost.HIGH), Permission.APPROVAL_REQUIRED),
     ],
 )
-def test_a_built_in_asks_when_its_effect_is_grave(
+def test_a_builtin_asks_when_its_effect_is_grave(
     annotations: Annotations, permission: Permission
 ) -> None:
     """Destructive, external, costly or not to be undone (semantics 1.1 and 6)."""
-    assert default_permission(Source.BUILT_IN, annotations) is permission
+    assert default_permission(Source.BUILTIN, annotations) is permission
 
 
 def test_third_parties_always_ask() -> None:

@@ -33,7 +33,7 @@ def test_a_budget_has_bounds(field: str, low: int, high: int) -> None:
 @pytest.mark.parametrize(
     ("source", "tokens", "timeout_ms", "concurrency"),
     [
-        (Source.BUILT_IN, 8000, 15_000, 1),
+        (Source.BUILTIN, 8000, 15_000, 1),
         (Source.SKILL, 8000, 10_000, 8),
         (Source.MCP, 4000, 30_000, 4),
         (Source.EXTENSION, 4000, 20_000, 2),
@@ -42,7 +42,7 @@ def test_a_budget_has_bounds(field: str, low: int, high: int) -> None:
 def test_every_source_has_a_default_budget(
     source: Source, tokens: int, timeout_ms: int, concurrency: int
 ) -> None:
-    """The table of semantics 1.3; a reading built-in may run eight at once."""
+    """The table of semantics 1.3; a reading builtin may run eight at once."""
     budget = Budget.defaults_for(source)
 
     assert budget == Budget(
@@ -52,7 +52,7 @@ def test_every_source_has_a_default_budget(
         timeout_ms=timeout_ms,
         max_concurrency=concurrency,
     )
-    assert Budget.defaults_for(Source.BUILT_IN, read_only=True).max_concurrency == 8
+    assert Budget.defaults_for(Source.BUILTIN, read_only=True).max_concurrency == 8
 
 
 REFUSED: list[JsonObject] = [

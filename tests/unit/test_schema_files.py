@@ -87,7 +87,7 @@ def test_no_string_of_the_wire_is_without_a_rule(name: str) -> None:
                 name="a.b",
                 description="x",
                 input_schema={"type": "object"},
-                source="built_in",  # type: ignore[arg-type]  # as a TOML file spells it
+                source="builtin",  # type: ignore[arg-type]  # as a TOML file spells it
                 annotations=Annotations.for_builtin(read_only=True),
             ).model_dump_json(),
         ),

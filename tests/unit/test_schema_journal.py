@@ -29,7 +29,7 @@ CALL: JsonObject = {"call_id": "c1", "call_key": KEY, "name": "notes.add", "turn
 PAYLOADS: dict[EventType, JsonObject] = {
     EventType.TOOL_CALL_REQUESTED: {
         "caller": "assistant",
-        "source": "built_in",
+        "source": "builtin",
         "spec_hash": SHA,
         "args_ref": f"args:{KEY}",
         "args_bytes": 2,

@@ -32,12 +32,12 @@ EXTENSION = SourceRef(extension="dice", version="1.0")
 
 
 def spec(name: str = "notes.add", /, **changes: object) -> ToolSpec:
-    """Return a reading built-in tool, with changes."""
+    """Return a reading builtin tool, with changes."""
     fields: dict[str, object] = {
         "name": name,
         "description": "Add a note.",
         "input_schema": {"type": "object"},
-        "source": Source.BUILT_IN,
+        "source": Source.BUILTIN,
         "annotations": READS,
     }
     return ToolSpec.model_validate({**fields, **changes})
@@ -80,7 +80,7 @@ def test_a_native_tool_is_called_group_verb(name: str) -> None:
         "notes.\ud800",
     ],
 )
-@pytest.mark.parametrize("source", [Source.BUILT_IN, Source.SKILL])
+@pytest.mark.parametrize("source", [Source.BUILTIN, Source.SKILL])
 def test_a_native_tool_is_called_nothing_else(name: str, source: Source) -> None:
     """Above all it cannot pretend to come from a server or an extension."""
     with pytest.raises(ValidationError):
@@ -125,7 +125,7 @@ def test_an_extension_tool_is_named_after_its_extension() -> None:
         (Source.MCP, "mcp.gh.x", EXTENSION),
         (Source.EXTENSION, "ext.dice.roll", None),
         (Source.EXTENSION, "ext.dice.roll", SERVER),
-        (Source.BUILT_IN, "notes.add", SERVER),
+        (Source.BUILTIN, "notes.add", SERVER),
         (Source.SKILL, "skill.read", EXTENSION),
     ],
 )
@@ -253,10 +253,10 @@ def test_a_third_party_tool_without_annotations_is_the_worst_case() -> None:
     assert create.permission is Permission.APPROVAL_REQUIRED
 
 
-def test_an_unmarked_built_in_asks_and_a_skill_does_not() -> None:
+def test_an_unmarked_builtin_asks_and_a_skill_does_not() -> None:
     """Skill tools only read local files."""
     fields: dict[str, object] = {"description": "x", "input_schema": {"type": "object"}}
-    plain = ToolSpec.model_validate({**fields, "name": "a.b", "source": "built_in"})
+    plain = ToolSpec.model_validate({**fields, "name": "a.b", "source": "builtin"})
     skill = ToolSpec.model_validate({**fields, "name": "skill.read", "source": "skill"})
 
     assert plain.annotations.destructive
@@ -323,7 +323,7 @@ def test_the_hash_of_a_spec_survives_the_wire_and_not_a_change() -> None:
 def test_skill_tools_run_on_the_builtin_queue() -> None:
     """Four sources, three queues."""
     assert [queue_of(source) for source in Source] == ["builtin", "mcp", "extension", "builtin"]
-    assert [source.value for source in Source] == ["built_in", "mcp", "extension", "skill"]
+    assert [source.value for source in Source] == ["builtin", "mcp", "extension", "skill"]
 
 
 @pytest.mark.parametrize("source", [None, "builtin", [], {}, 3])

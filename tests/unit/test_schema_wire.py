@@ -59,11 +59,11 @@ def test_what_is_hashed_or_signed_never_changes() -> None:
         name="notes.add",
         description="Add a note.",
         input_schema={"type": "object"},
-        source=Source.BUILT_IN,
+        source=Source.BUILTIN,
         annotations=Annotations.for_builtin(read_only=True),
     )
 
-    assert spec.spec_hash == "4dee14efb09b4aac8c2d10e7510b00e70f04ba1271a2cf3f61fe55aa567549cf"
+    assert spec.spec_hash == "1b1e4d1abb6adc52478e0a0bbca20b56df05037bf3ccc475f70f4487bc23d3ea"
     assert call_key(RUN, 3, "c1") == "ce4d9902e0242106"
     assert (
         doorbell_mac(SECRET, RUN, KEY, 2)

@@ -109,7 +109,7 @@ def test_the_description_is_the_docstring_without_its_sections() -> None:
     """A model is not told what Python calls the return value."""
     assert add_note.spec.description == "Add a note.\n\nIt stays until it is removed."
     assert add_note.spec.title == "Add"
-    assert add_note.spec.source is Source.BUILT_IN
+    assert add_note.spec.source is Source.BUILTIN
 
 
 def test_an_async_function_runs_on_the_loop_and_a_blocking_one_in_a_process() -> None:

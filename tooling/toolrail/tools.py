@@ -240,7 +240,7 @@ def _make_tool(function: Callable[..., object], name: str | None, options: ToolO
         "budget": options.get("budget", Budget()),
         "visibility": options.get("visibility", Visibility.MODEL),
         "surface_meta": options.get("surface", SurfaceMeta()),
-        "source": Source.BUILT_IN,
+        "source": Source.BUILTIN,
     }
     said = {field: value for field, value in fields.items() if value is not None}
     try:

@@ -45,7 +45,7 @@ from toolrail_workers.running import Ended, StopReason
 
 log = logging.getLogger(__name__)
 
-OURS = frozenset({Source.BUILT_IN, Source.SKILL})
+OURS = frozenset({Source.BUILTIN, Source.SKILL})
 CONTAINED = frozenset({SideEffect.NONE, SideEffect.WORKSPACE, SideEffect.CONTROL})
 """Effects that are known, or can be looked up, after a tool was stopped midway."""
 CODE = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")

@@ -32,7 +32,7 @@ _SIDE_EFFECT: Final[Mapping[SideEffect, str]] = {
     SideEffect.CONTROL: "controls the run",
 }
 _SOURCE: Final[Mapping[Source, str]] = {
-    Source.BUILT_IN: "built-in",
+    Source.BUILTIN: "builtin",
     Source.MCP: "MCP server",
     Source.EXTENSION: "extension",
     Source.SKILL: "skill",

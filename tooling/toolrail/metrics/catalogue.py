@@ -5,6 +5,8 @@ ledger's, `process.py` holds a process's own). Above: both of them, and what dra
 alerts. Below: `metric.py` with the shape, `labels.py`, `buckets.py`.
 
 A metric that stands nowhere here cannot be exported, and its labels are closed: tests hold both.
+A source is spelled as its queue, `builtin`, as on the wire, in policy and in commands; skill tools
+count under it too, since they run there. "Built-in" is only what comes with Toolrail: its policy.
 `ledger` metrics are counted by the ledger's scripts and exported once per cell; `process` metrics
 are what only one process can see.
 """

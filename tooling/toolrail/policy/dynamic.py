@@ -32,10 +32,10 @@ def effects_of_arguments(spec: ToolSpec, arguments: Arguments) -> frozenset[Effe
     """Return the effects a call has because of its arguments.
 
     Args:
-        spec: The tool that is called; only built-in tools are looked at, by canonical name.
+        spec: The tool that is called; only builtin tools are looked at, by canonical name.
         arguments: As the caller gave them, not yet validated.
     """
-    judge = _JUDGES.get(spec.name) if spec.source is Source.BUILT_IN else None
+    judge = _JUDGES.get(spec.name) if spec.source is Source.BUILTIN else None
     return NO_EFFECTS if judge is None else judge(arguments)
 
 

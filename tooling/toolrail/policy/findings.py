@@ -29,7 +29,7 @@ from toolrail_schemas import (
     Visibility,
 )
 
-OWN_SOURCES: Final = frozenset({Source.BUILT_IN, Source.SKILL})
+OWN_SOURCES: Final = frozenset({Source.BUILTIN, Source.SKILL})
 """Sources whose own caution a profile may waive."""
 
 WARNING_MAX_CHARS: Final = 256

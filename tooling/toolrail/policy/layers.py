@@ -110,7 +110,7 @@ class WrittenLayer(PolicyModel):
         if self.NO_STAR and statement.say.grants and everything:
             raise PolicyTextError(
                 f"{statement.selector!r} grants every tool at once, which a {self.KIND} may not",
-                'Name groups or sources, such as "workspace.*" or "source:built_in".',
+                'Name groups or sources, such as "workspace.*" or "source:builtin".',
                 key=statement.key,
             )
 
@@ -147,7 +147,7 @@ class WrittenLayer(PolicyModel):
 
 
 _WAIVE_ELSEWHERE: Final = (
-    "Waive in users/<user>.toml or, for built-in and skill tools only, in a profile."
+    "Waive in users/<user>.toml or, for builtin and skill tools only, in a profile."
 )
 _CAP_ELSEWHERE: Final = "Only platform.toml caps with allow_only; use deny here."
 _APPROVERS_ELSEWHERE: Final = "Only platform.toml says who approves."
@@ -241,7 +241,7 @@ class _WaivingLayer(_GrantingLayer):
 
 
 class ProfileLayer(_WaivingLayer):
-    """What one kind of agent may use. Its waivers reach built-in and skill tools only."""
+    """What one kind of agent may use. Its waivers reach builtin and skill tools only."""
 
     KIND: ClassVar[Layer] = Layer.PROFILE
     MISPLACED: ClassVar[Mapping[str, str]] = {

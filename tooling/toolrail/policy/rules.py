@@ -121,8 +121,8 @@ class Example(PolicyModel):
         """Return the example as selectors see it."""
         head, _, rest = self.tool.partition(".")
         owner = rest.partition(".")[0]
-        source = self.source or _EXAMPLE_SOURCES.get(head, Source.BUILT_IN)
-        own = source in {Source.BUILT_IN, Source.SKILL}
+        source = self.source or _EXAMPLE_SOURCES.get(head, Source.BUILTIN)
+        own = source in {Source.BUILTIN, Source.SKILL}
         return Subject(
             name=self.tool,
             source=source,

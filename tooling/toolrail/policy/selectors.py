@@ -7,7 +7,7 @@ Below: `toolrail_schemas`.
     workspace.read_file       the tool of exactly this canonical name; case counts
     workspace.*               names by pattern; `*` is the only wildcard and crosses dots
     *                         every tool
-    source:mcp                built_in, mcp, extension or skill
+    source:mcp                builtin, mcp, extension or skill
     server:github             tools of one MCP server, exact id
     extension:dice            tools of one extension, exact id
     tag:calendar              tools that carry the tag
@@ -39,7 +39,7 @@ _WHOLE_SERVER: Final = re.compile(r"mcp\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.\*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _NAME_START: Final = re.compile(r"mcp\.|ext\.|\*|[a-z][a-z0-9_.]*\*")
 _NAME_SHAPES: Final = (
-    "Built-in names are like notes.add; others start with mcp.<server>. or ext.<extension>."
+    "Builtin names are like notes.add; others start with mcp.<server>. or ext.<extension>."
 )
 _WORD_BEFORE_COLON: Final = re.compile(r"([^.:*]*):(.*)", re.DOTALL)
 

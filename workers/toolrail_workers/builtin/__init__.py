@@ -1,4 +1,4 @@
-"""Run the tools of source `built_in`: ours, and those a team wrote with `@tool`.
+"""Run the tools of source `builtin`: ours, and those a team wrote with `@tool`.
 
 Is: `executor.py`, and the workspace tools (`workspace.py`) with what is under them, from the
 bottom: `faults.py` and `paths.py` (text only), `walk.py` and `files.py` (descriptors), `locks.py`

@@ -1,6 +1,6 @@
-"""Run built-in tools, ours and a team's own, each where its isolation says.
+"""Run builtin tools, ours and a team's own, each where its isolation says.
 
-Is: the executor of source `built_in`. Is not: a tool, nor anything of claim, ledger or result.
+Is: the executor of source `builtin`. Is not: a tool, nor anything of claim, ledger or result.
 Above: `execute.py`. Below: `toolrail.discovery`, `isolation`, `run_workspace.py`.
 
 A defect of our own tool must be loud: it ends the run as `tool.internal_error`. A team's function
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltinLimits:
-    """How much of a worker built-in tools may use."""
+    """How much of a worker builtin tools may use."""
 
     threads: int = 16
     children: int = 2
@@ -69,7 +69,7 @@ class BuiltinLimits:
 class BuiltinExecutor:
     """Runs the tools that are installed here."""
 
-    source = Source.BUILT_IN
+    source = Source.BUILTIN
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 Is: for file and store work that Toolrail itself wrote. Is not: for anybody else's code. **A
 thread cannot be killed**: when its caller stops waiting, the function runs on, and its slot is
 counted as leaked until it returns. With every slot leaked, new work is refused at once.
-Above: the built-in executor. Below: daemon threads, which do not hold up the end of the process.
+Above: the builtin executor. Below: daemon threads, which do not hold up the end of the process.
 """
 
 import asyncio
