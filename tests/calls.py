@@ -28,6 +28,7 @@ from toolrail.ledger import (
     NewCall,
     StoredCall,
 )
+from toolrail.policy.remembered import memory_field
 from toolrail.redis_io import connect
 from toolrail.results import ending_of, store_result
 from toolrail.settings import Settings
@@ -164,6 +165,7 @@ class LedgerBench:
         spec_hash: str = SPEC_HASH,
         by: str = "ann",
         edited: bytes | None = None,
+        for_run: bool = False,
     ) -> Approval:
         """Return a person's yes to a parked call, perhaps with other arguments."""
         changed = None
@@ -188,6 +190,8 @@ class LedgerBench:
             envelope=self.envelope(key),
             args_sha256=args_sha256,
             spec_hash=spec_hash,
+            memory_field=memory_field("demo.echo", spec_hash) if for_run else "",
+            memory="a decision" if for_run else "",
             edited=changed,
         )
 

@@ -19,14 +19,16 @@ from pydantic import JsonValue
 
 from tests.calls import LedgerBench, ledger_bench
 from tests.policies import DESTRUCTIVE, READING, native
-from toolrail import Run, Settings, Toolrail
+from toolrail import CallRequest, Run, Settings, Toolrail
 from toolrail.ledger import Claim, unaccounted
 from toolrail.redis_io import command
 from toolrail.registry import Registry
+from toolrail.request import Ticket
 from toolrail.results import ending_of, store_result
 from toolrail.tasks import end_task
 from toolrail_schemas import (
     Annotations,
+    ApprovalMode,
     Budget,
     Doorbell,
     SideEffect,
@@ -173,3 +175,17 @@ async def _finish(bench: LedgerBench, claim: Claim, body: Body) -> None:
 async def opened(cell: Cell, profile: str = "agent", **more: object) -> Run:
     """Open a run."""
     return await cell.rail.open_run(profile=profile, **more)  # type: ignore[arg-type]
+
+
+async def interactive(cell: Cell, *, tenant: str = "default", user: str | None = None) -> Run:
+    """Open a run with somebody to ask."""
+    return await cell.rail.open_run(
+        profile="agent", approval_mode=ApprovalMode.INTERACTIVE, tenant=tenant, user=user
+    )
+
+
+async def asked(run: Run, call_id: str = "c1", name: str = "demo.ask", text: str = "a") -> Ticket:
+    """Park a call."""
+    ticket = await run.dispatch(CallRequest(id=call_id, name=name, arguments={"text": text}))
+    assert ticket.state == "awaiting_approval"
+    return ticket

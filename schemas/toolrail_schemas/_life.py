@@ -60,6 +60,7 @@ class CallRecord:
     deadline_ms: int = 0
     """After this instant a call that waits is not started any more."""
     answer: Answer = Answer.NOT_ASKED
+    approved_for_run: bool = False
     approval_expires_ms: int = 0
     args_sha256: str = ""
     spec_hash: str = ""
@@ -138,6 +139,8 @@ class Approve:
     """What the person was shown."""
     spec_hash: str
     edited_args_sha256: str | None = None
+    for_run: bool = False
+    """Answers the same question for the rest of the run, too."""
     over_budget: bool = False
     run_open: bool = True
 

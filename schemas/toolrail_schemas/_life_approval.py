@@ -39,7 +39,8 @@ def answer(record: CallRecord, event: Approve | Deny | ExpireApproval) -> Outcom
 
 def _approve(record: CallRecord, event: Approve) -> Outcome | Refusal:
     approved_args = event.edited_args_sha256 or event.args_sha256
-    if record.answer is Answer.APPROVED and record.args_sha256 == approved_args:
+    said_before = (record.answer, record.args_sha256, record.approved_for_run)
+    if said_before == (Answer.APPROVED, approved_args, event.for_run):
         return Outcome(record=record)
     refusal = _why_undecidable(record, event.now_ms)
     if refusal is not None:
@@ -51,7 +52,11 @@ def _approve(record: CallRecord, event: Approve) -> Outcome | Refusal:
     if event.over_budget:
         return refuse(record, RefusalReason.OVER_BUDGET)
     approved = replace(
-        record, answer=Answer.APPROVED, args_sha256=approved_args, unit_reserved=True
+        record,
+        answer=Answer.APPROVED,
+        approved_for_run=event.for_run,
+        args_sha256=approved_args,
+        unit_reserved=True,
     )
     entry = Entry(type=EventType.TOOL_CALL_APPROVED, attempt=record.attempt)
     return replace(enqueue(approved, first=(ReserveUnit(),)), journal=(entry,))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cells import SPECS, Cell, open_cell, serve, write_policy
+from tests.cells import SPECS, Cell, asked, interactive, open_cell, serve, write_policy
 from tests.promises import promise
 from toolrail import CallRequest, Run, Settings
 from toolrail.errors import (
@@ -18,7 +18,6 @@ from toolrail.errors import (
 )
 from toolrail.policy.remembered import memory_field
 from toolrail.registry import Registry
-from toolrail.request import Ticket
 from toolrail.results import error_text
 from toolrail_schemas import (
     ApprovalMode,
@@ -65,20 +64,6 @@ async def ruled(settings: Settings, write: Callable[[str], Path]) -> AsyncIterat
     """Give an open client under a policy that says who decides."""
     async with open_cell(settings.model_copy(update={"policy_dir": write(RULES)})) as cell:
         yield cell
-
-
-async def asked(run: Run, call_id: str = "c1", name: str = "demo.ask", text: str = "a") -> Ticket:
-    """Park a call."""
-    ticket = await run.dispatch(CallRequest(id=call_id, name=name, arguments={"text": text}))
-    assert ticket.state == "awaiting_approval"
-    return ticket
-
-
-async def interactive(cell: Cell, *, tenant: str = "default", user: str | None = None) -> Run:
-    """Open a run with somebody to ask."""
-    return await cell.rail.open_run(
-        profile="agent", approval_mode=ApprovalMode.INTERACTIVE, tenant=tenant, user=user
-    )
 
 
 async def told(run: Run, kind: str) -> dict[str, object]:
@@ -135,25 +120,6 @@ async def test_a_call_can_be_approved_by_its_id_alone(cell: Cell) -> None:
     assert (again.decided_by, again.repeated) == ("ann", True)
     assert (record.state, record.decided_by) == (ApprovalState.APPROVED, "ann")
     assert (await told(run, "tool_call_approved"))["decided_by"] == "ann"
-
-
-async def test_a_decision_against_another_says_what_stands(cell: Cell) -> None:
-    """Yes after no, no after yes, and other arguments after a yes."""
-    run = await interactive(cell)
-    refused, approved = await asked(run, "c1"), await asked(run, "c2")
-    approvals = cell.rail.approvals
-    await approvals.deny(refused.approval_id, by="ann", comment="No mail.")
-    await approvals.approve(approved.approval_id, by="ann")
-    record = await approvals.get(refused.approval_id)
-
-    with pytest.raises(ApprovalConflict, match="was denied already by ann"):
-        await approvals.approve(refused.approval_id, by="bob")
-    with pytest.raises(ApprovalConflict, match=r"was approved already.* by ann"):
-        await approvals.deny(approved.approval_id, by="bob")
-    with pytest.raises(ApprovalConflict, match="with other arguments"):
-        await approvals.approve(approved.approval_id, by="bob", arguments={"text": "b"})
-    assert (record.decided_by, record.comment) == ("ann", "No mail.")
-    assert (await approvals.deny(refused.approval_id, by="bob")).decided_by == "ann"
 
 
 @promise("approval.edited-is-checked")

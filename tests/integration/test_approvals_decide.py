@@ -105,6 +105,9 @@ async def test_a_repeated_decision_is_no_mistake(desk: Desk) -> None:
     assert [ran.code for ran in again] == [0, 0]
     assert re.search(r"demo\.ask  already approved by ana, \d+ s ago$", again[0].out.strip())
     assert re.search(r"demo\.ask  already denied by ana, \d+ s ago$", again[1].out.strip())
+    assert [ran.err for ran in again] == ["", ""]
+    unsaid = await desk("deny", short(no), "--reason", "Not today.")
+    assert "Your reason was not taken" in unsaid.err
 
 
 async def test_a_conflict_says_what_stands(desk: Desk) -> None:
@@ -116,7 +119,7 @@ async def test_a_conflict_says_what_stands(desk: Desk) -> None:
 
     assert (ran.code, unknown.code) == (CONFLICT, NOT_FOUND)
     assert ran.err.startswith(
-        f"error: {short(approval_id)}  demo.ask  This call was denied already by ana."
+        f"error: {short(approval_id)}  demo.ask  This call was denied already by ana at 20"
     )
 
 

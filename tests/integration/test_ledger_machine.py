@@ -59,6 +59,7 @@ OVER_MS = 0
 SPEC_HASH = "0" * 64
 leases = st.sampled_from([FAR_MS, OVER_MS])
 deadlines = st.sampled_from([*[FAR_MS] * 7, OVER_MS])
+edits = st.sampled_from([None, b'{"text":"2"}', b'{"text":"3"}'])
 AGES_MS = 10**12
 """As far away on the model's clock."""
 TOLD: dict[str, JsonValue] = {
@@ -106,12 +107,8 @@ class CallMachine(RuleBasedStateMachine):
     @initialize(
         decision=st.sampled_from(
             [
-                Enqueue(),
-                Enqueue(),
-                Enqueue(),
-                Ask(expires_ms=FAR_MS),
-                Ask(expires_ms=FAR_MS),
-                Ask(expires_ms=OVER_MS),
+                *[Enqueue()] * 3,
+                *[Ask(expires_ms=expires_ms) for expires_ms in (FAR_MS, FAR_MS, OVER_MS)],
                 Refuse(fail_run=False),
                 Reject(error_code="tool.not_found"),
             ]
@@ -168,9 +165,9 @@ class CallMachine(RuleBasedStateMachine):
         stored = self.run_async(store_result(result, self.bench.blobs, inline_bytes=65_536))
         return ending_of(self.key, result, stored, denied=TOLD if denied else None)
 
-    @rule(same_spec=st.booleans(), edited=st.sampled_from([None, b'{"text":"2"}', b'{"text":"3"}']))
-    def approve(self, same_spec: bool, edited: bytes | None) -> None:
-        """A person says yes, perhaps about an older version, perhaps with other arguments."""
+    @rule(same_spec=st.booleans(), edited=edits, for_run=st.booleans())
+    def approve(self, same_spec: bool, edited: bytes | None, for_run: bool) -> None:
+        """A person says yes, perhaps about an older version, with other arguments, for the run."""
         spec_hash = SPEC_HASH if same_spec else "f" * 64
         args = self.asked_sha256 or self.record.args_sha256
         said = Approve(
@@ -178,11 +175,12 @@ class CallMachine(RuleBasedStateMachine):
             args_sha256=args,
             spec_hash=spec_hash,
             edited_args_sha256=sha256_hex(edited) if edited else None,
+            for_run=for_run,
         )
         answer = self.expect(said)
         self.asked_sha256 = args
         approval = self.bench.approval(
-            self.key, args_sha256=args, spec_hash=spec_hash, edited=edited
+            self.key, args_sha256=args, spec_hash=spec_hash, edited=edited, for_run=for_run
         )
         try:
             taken = self.run_async(self.bench.ledger.approve(self.bench.run_id, self.key, approval))
@@ -288,11 +286,10 @@ class CallMachine(RuleBasedStateMachine):
                 error_code=code or None,
             )
         )
-        closed = self.run_async(
-            self.bench.ledger.finish(
-                self.bench.run_id, self.key, ending, fence=fence, actor="worker:w"
-            )
+        finished = self.bench.ledger.finish(
+            self.bench.run_id, self.key, ending, fence=fence, actor="worker:w"
         )
+        closed = self.run_async(finished)
 
         self.ran_to_its_end |= closed.status == "closed"
 
@@ -303,16 +300,9 @@ class CallMachine(RuleBasedStateMachine):
     def cancel(self) -> None:
         """The user wants the call gone."""
         self.expect(Cancel(now_ms=0))
-        self.run_async(
-            cancel_call(
-                self.bench.ledger,
-                self.bench.reader,
-                self.bench.blobs,
-                self.bench.run_id,
-                self.key,
-                actor="runtime:client",
-            )
-        )
+        bench = self.bench
+        books = (bench.ledger, bench.reader, bench.blobs)
+        self.run_async(cancel_call(*books, bench.run_id, self.key, actor="runtime:client"))
 
     @rule()
     def lease_expires(self) -> None:

@@ -11,7 +11,7 @@ gateway. Below: the ledger, the run's frozen policy.
 """
 
 from toolrail.approvals.approvals import Approvals
-from toolrail.approvals.deciding import Decision
+from toolrail.approvals.deciding import Decision, conflict_with
 from toolrail.approvals.listing import ApprovalPage, Questions
 
-__all__ = ["ApprovalPage", "Approvals", "Decision", "Questions"]
+__all__ = ["ApprovalPage", "Approvals", "Decision", "Questions", "conflict_with"]

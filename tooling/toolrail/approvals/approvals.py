@@ -196,17 +196,19 @@ class Approvals:
         Raises:
             ApprovalRefused: Not by this person, not with these arguments or this scope, or not
                 now; the question stands as it was.
-            ApprovalConflict: Decided otherwise, or too late.
+            ApprovalConflict: Decided otherwise, also with other arguments or for another scope,
+                or too late; the error says what stands.
             ApprovalNotFound, RunClosed: As named.
         """
         check_person(by)
         question = await self._questions.question(approval_id)
         check_right(question, by)
-        known = decided_before(question, arguments)
+        named = scope_named(scope)
+        known = decided_before(question, arguments, named)
         if known is not None:
             return known
         asked = await self._questions.arguments(question.fields)
-        wants = wanted(question, asked, arguments, scope_named(scope))
+        wants = wanted(question, asked, arguments, named)
         tool = await self._tool(question)
         changed = tool.spec.spec_hash != question.record.spec_hash
         decision = None if changed else ask_policy_again(question, tool, wants, self._validators)
@@ -269,6 +271,7 @@ class Approvals:
             decided_by=dispatched.by or approval.by,
             call_state=dispatched.state,
             repeated=repeated,
+            decided_at=dispatched.at_ms,
         )
 
     async def _tool(self, question: Question) -> RegisteredTool:

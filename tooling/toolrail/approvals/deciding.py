@@ -14,8 +14,8 @@ import orjson
 from pydantic import JsonValue
 
 from toolrail.entry import caps_of
-from toolrail.errors import ApprovalRefused, InvalidArguments
-from toolrail.ledger import Approval, EditedArguments, conflict
+from toolrail.errors import ApprovalConflict, ApprovalRefused, InvalidArguments
+from toolrail.ledger import Approval, EditedArguments, Stands, conflict
 from toolrail.policy.dynamic import effects_of_arguments
 from toolrail.policy.inputs import Facts
 from toolrail.policy.remembered import RememberedApproval, memory_field
@@ -50,8 +50,11 @@ class Decision:
     """State of the call now."""
     repeated: bool = False
     """Somebody had decided in the same way before; nothing was changed."""
+    decided_at: int = 0
+    """When they had, by the clock of Redis, in ms; with `repeated` only."""
     why: str = ""
-    """For a call that an approval could not bring to run."""
+    """Why an approval could not bring the call to run, or what of a repeated decision was not
+    taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,10 @@ def scope_named(scope: ApprovalScope | str) -> ApprovalScope:
         raise ApprovalRefused(f"{scope!r} is no scope. Choose once or run.") from None
 
 
-def decided_before(question: Question, edited: str | bytes | Arguments | None) -> Decision | None:
-    """Return the earlier decision that says the same; None while nobody has decided.
+def decided_before(
+    question: Question, edited: str | bytes | Arguments | None, scope: ApprovalScope
+) -> Decision | None:
+    """Return the earlier approval of these arguments for this scope; None while it is open.
 
     Raises:
         ApprovalConflict: The earlier decision says something else, or time has decided.
@@ -124,18 +129,37 @@ def decided_before(question: Question, edited: str | bytes | Arguments | None) -
     record = question.record
     if record.state is ApprovalState.PENDING:
         return None
-    decided_by = record.decided_by or ""
-    if record.state is ApprovalState.APPROVED:
+    if record.state is ApprovalState.APPROVED and record.scope is scope:
         stands = record.edited_args_sha256 or record.args_sha256
         if _digest(edited, record) == stands:
-            return Decision(
-                approval_id=record.approval_id,
-                state=record.state,
-                decided_by=decided_by,
-                call_state=question.fields["state"],
-                repeated=True,
-            )
-    raise conflict(record.state.value, decided_by)
+            return repeated_decision(record, call_state=question.fields["state"])
+    raise conflict_with(record)
+
+
+def repeated_decision(record: ApprovalRecord, *, call_state: str, why: str = "") -> Decision:
+    """Return what stands, for somebody who said the same later; to say it again is no mistake."""
+    return Decision(
+        approval_id=record.approval_id,
+        state=record.state,
+        decided_by=record.decided_by or "",
+        call_state=call_state,
+        repeated=True,
+        decided_at=record.decided_at or 0,
+        why=why,
+    )
+
+
+def conflict_with(record: ApprovalRecord) -> ApprovalConflict:
+    """Return the error for a decision that came after this end of the question."""
+    return conflict(
+        Stands(
+            state=record.state.value,
+            by=record.decided_by or "",
+            at_ms=record.decided_at or 0,
+            scope=record.scope.value if record.scope else "",
+            is_edited=record.edited_args_sha256 is not None,
+        )
+    )
 
 
 def wanted(

@@ -7,11 +7,16 @@ results, the ledger.
 
 from pydantic import JsonValue
 
-from toolrail.approvals.deciding import Decision, Question
+from toolrail.approvals.deciding import (
+    Decision,
+    Question,
+    conflict_with,
+    repeated_decision,
+)
 from toolrail.approvals.listing import Questions
 from toolrail.blobs import Blobs
 from toolrail.errors import JournalAppendFailed
-from toolrail.ledger import Closed, EventLine, Ledger, conflict
+from toolrail.ledger import Closed, EventLine, Ledger
 from toolrail.redaction import clean
 from toolrail.results import ending_of, store_result
 from toolrail_schemas import ApprovalState, EventType, Level, ToolResult, error_info
@@ -50,7 +55,7 @@ class EndedQuestions:
         kept = clean(said)[:COMMENT_MAX_CHARS]
         closed = await self._close(question, _refusal(question, said), by=by, words=kept)
         if closed.status != "closed":
-            return await self._denied_before(question)
+            return await self._denied_before(question, kept)
         return Decision(
             approval_id=question.record.approval_id,
             state=ApprovalState.DENIED,
@@ -58,18 +63,13 @@ class EndedQuestions:
             call_state="denied",
         )
 
-    async def _denied_before(self, question: Question) -> Decision:
-        """Return the decision of whoever denied first; to say it again is no mistake."""
+    async def _denied_before(self, question: Question, said: str) -> Decision:
         record = await self._questions.record(question.record.approval_id)
         if record.state is not ApprovalState.DENIED:
-            raise conflict(record.state.value, record.decided_by or "")
-        return Decision(
-            approval_id=record.approval_id,
-            state=record.state,
-            decided_by=record.decided_by or "",
-            call_state="denied",
-            repeated=True,
-        )
+            raise conflict_with(record)
+        is_unsaid = said not in {"", record.comment}
+        why = "Your reason was not taken: the model had been answered before." if is_unsaid else ""
+        return repeated_decision(record, call_state="denied", why=why)
 
     async def cannot_run(self, question: Question, status: str, *, by: str) -> Decision:
         """The approved call has failed, since nothing can make it run any more.
@@ -92,7 +92,7 @@ class EndedQuestions:
         )
         if closed.status != "closed":
             record = await self._questions.record(question.record.approval_id)
-            raise conflict(record.state.value, record.decided_by or "")
+            raise conflict_with(record)
         return Decision(
             approval_id=question.record.approval_id,
             state=state,

@@ -165,9 +165,10 @@ def report(world: Deciding, record: ApprovalRecord, decision: Decision, *, note:
     """Say what became of a decision; return the exit code."""
     head = world.named(record)
     if decision.repeated:
-        stands = world.approvals.get(record.approval_id)
-        ago = age_text(world.approvals.now_ms() - (stands.decided_at or 0))
+        ago = age_text(world.approvals.now_ms() - decision.decided_at)
         typer.echo(f"{head}  already {_did(decision)} by {plain(decision.decided_by)}, {ago} ago")
+        if decision.why:
+            _say_more(decision.why)
         return exit_codes.OK
     if decision.state in {ApprovalState.APPROVED, ApprovalState.DENIED}:
         whose = f"as {plain(decision.decided_by)}{note}"

@@ -16,7 +16,7 @@ import typer
 from pydantic import JsonValue
 
 from toolrail import exit_codes
-from toolrail.approvals import Decision
+from toolrail.approvals import Decision, conflict_with
 from toolrail.cli.approvals_decide import Deciding, approve, confirm, nothing, tell
 from toolrail.cli.approvals_diff import diff_lines, same
 from toolrail.cli.approvals_words import left_words, name_words
@@ -30,7 +30,6 @@ from toolrail.errors import (
     RedisError,
     RedisUnavailable,
 )
-from toolrail.ledger import conflict
 from toolrail.validation import parse_arguments
 from toolrail_schemas import ApprovalRecord, ApprovalScope, ApprovalState
 
@@ -89,7 +88,7 @@ def edit(world: Deciding, record: ApprovalRecord, wanted: Edit) -> Decision:
     """
     if wanted.is_typed:
         if record.state is not ApprovalState.PENDING:
-            raise conflict(record.state.value, record.decided_by or "")
+            raise conflict_with(record)
         world.approvals.check_decider(record.approval_id, by=world.by)
     old = world.approvals.arguments(record.approval_id)
     if wanted.is_typed:

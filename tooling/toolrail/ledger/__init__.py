@@ -4,7 +4,7 @@ Is: the package of records, scripts and readers. Is not: decisions. Above: dispa
 reaper, client. Below: `redis_io`, `keys`, the schemas.
 """
 
-from toolrail.ledger.conflicts import conflict
+from toolrail.ledger.conflicts import Stands, conflict
 from toolrail.ledger.journal import JournalReader
 from toolrail.ledger.ledger import Ledger
 from toolrail.ledger.reader import Due, LedgerReader, unaccounted
@@ -45,6 +45,7 @@ __all__ = [
     "Refusal",
     "Renewal",
     "RunEnd",
+    "Stands",
     "StoredCall",
     "conflict",
     "unaccounted",

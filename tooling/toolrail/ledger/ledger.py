@@ -29,7 +29,7 @@ from toolrail.ledger.arguments import (
     finish_args,
     flat,
 )
-from toolrail.ledger.conflicts import conflict
+from toolrail.ledger.conflicts import Stands, conflict
 from toolrail.ledger.records import (
     CLAIM_FIELDS,
     Approval,
@@ -128,7 +128,7 @@ class Ledger:
             case "OK":
                 return Dispatched("accepted", "queued")
             case "DUP":
-                return Dispatched("duplicate", "queued", by=reply[1])
+                return Dispatched("duplicate", "queued", by=reply[1], at_ms=int(reply[2] or 0))
             case "BUDGET":
                 return _over_budget(reply[1])
             case "CALLS_PENDING":
@@ -140,9 +140,18 @@ class Ledger:
             case "REPEATS_UNKNOWN":
                 return Dispatched("repeats_unknown")
             case "CONFLICT":
-                raise conflict(reply[1], reply[2])
+                state, who, at_ms, scope, edited = reply[1:]
+                raise conflict(
+                    Stands(
+                        state=state,
+                        by=who,
+                        at_ms=int(at_ms or 0),
+                        scope=scope,
+                        is_edited=edited != "",
+                    )
+                )
             case "EXPIRED":
-                raise conflict("expired")
+                raise conflict(Stands(state="expired"))
             case _:
                 raise _refused(reply, run_id)
 

@@ -168,6 +168,8 @@ class Dispatched:
     """With `remembered`: what the run remembers now."""
     by: str = ""
     """With a `duplicate` approval: who had decided."""
+    at_ms: int = 0
+    """With a `duplicate` approval: when."""
 
 
 class Refusal(StrEnum):

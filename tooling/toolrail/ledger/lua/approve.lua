@@ -7,8 +7,9 @@
 --       blob sha256, bytes, summary for the model; whether the person knows of an unknown
 --       outcome (0|1); last field, value, ... of the record: time and output that an attempt with
 --       these arguments may take
--- Returns {OK, seq} | {DUP, by, when} (the same decision again)
---       | {CONFLICT, approval state, by} | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}
+-- Returns {OK, seq} | {DUP, by, when ms} (the same decision again: arguments and scope)
+--       | {CONFLICT, approval state, by, when ms, scope, summary of an edit}
+--       | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}
 --       | {REPEATS_UNKNOWN} (an equal call may have taken effect, and the person was not told)
 --       | {CALLS_PENDING} | {AFTER_FINISH} | {RUN_CLOSED, status} | {NO_CALL}
 --       | {JOURNAL_FAILED, why}.
@@ -19,15 +20,19 @@
 local run, call = read_run(), read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end
 local edited = ARGV[12]
-local stands = read(call.hash, 'spec_hash', 'decided_by', 'decided_ms', 'args', 'args_blob')
+local scope = ARGV[10] ~= '' and 'run' or 'once'
+local stands = read(call.hash, 'spec_hash', 'decided_by', 'decided_ms', 'decided_scope', 'edited',
+  'args', 'args_blob')
 if call.approval_state ~= 'pending' then
   local same = call.args_sha256 == (edited ~= '' and edited or ARGV[8])
+    and stands.decided_scope == scope
   if call.approval_state == 'approved' and same then
     return { 'DUP', stands.decided_by or '', stands.decided_ms or '' }
   end
-  return { 'CONFLICT', call.approval_state or 'none', stands.decided_by or '' }
+  return { 'CONFLICT', call.approval_state or 'none', stands.decided_by or '',
+    stands.decided_ms or '', stands.decided_scope or '', stands.edited or '' }
 end
-if call.state ~= 'awaiting_approval' then return { 'CONFLICT', call.state, '' } end
+if call.state ~= 'awaiting_approval' then return { 'CONFLICT', call.state, '', '', '', '' } end
 if run.status ~= 'open' or run.ending then return { 'RUN_CLOSED', run.ending or run.status } end
 if tonumber(call.approval_expires_ms) <= NOW then return { 'EXPIRED' } end
 if call.args_sha256 ~= ARGV[8] or stands.spec_hash ~= ARGV[9] then return { 'SUPERSEDED' } end
@@ -40,13 +45,13 @@ if ARGV[17] ~= '1' and redis.call('HEXISTS', RUN,
   return { 'REPEATS_UNKNOWN' }
 end
 local patience_ms = tonumber(call.patience_ms)
-if not patience_ms then return { 'CONFLICT', 'damaged', '' } end
+if not patience_ms then return { 'CONFLICT', 'damaged', '', '', '', '' } end
 if reserve(call.tool, tonumber(ARGV[6])) then return { 'BUDGET', 'run' } end
 local seq, why = append('tool_call_approved', 'info', 'user:' .. ARGV[4],
   call.key .. '.approved', ARGV[5], call)
 if not seq then return { 'JOURNAL_FAILED', why } end
 redis.call('HSET', call.hash, 'state', 'queued', 'approval_state', 'approved',
-  'decided_by', ARGV[4], 'decided_ms', NOW, 'decided_scope', ARGV[10] ~= '' and 'run' or 'once',
+  'decided_by', ARGV[4], 'decided_ms', NOW, 'decided_scope', scope,
   'reserved', '1', unpack(ARGV, 18))
 if edited ~= '' then
   redis.call('HSET', call.hash, 'edited', ARGV[16], 'asked_args', stands.args or '',
