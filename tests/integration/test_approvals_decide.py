@@ -91,7 +91,7 @@ async def test_the_model_reads_the_reason_of_a_refusal(desk: Desk) -> None:
 
     assert (long.code, still) == (CONFIG, ApprovalState.PENDING)
     assert "--reason: has 501 characters; the limit is 500." in long.err
-    assert "Their words: Not to [red]them[/red]." in error_text(result)
+    assert error_text(result).endswith('as a JSON string: "Not to [red]them[/red]."')
     assert "│ Not to [red]them[/red]." in shown.out
 
 

@@ -222,8 +222,10 @@ async def test_a_parked_finish_is_approved_only_when_it_is_alone(bench: LedgerBe
 async def test_an_open_calls_id_is_not_used_by_another_turn(bench: LedgerBench) -> None:
     """Their results could not be told apart; once the first has ended, the id is free."""
     await bench.ledger.dispatch(bench.new_call("c1", turn=0))
-    with pytest.raises(CallConflict):
+    with pytest.raises(CallConflict, match=r"of another turn .* still open"):
         await bench.ledger.dispatch(bench.new_call("c1", turn=1))
+    with pytest.raises(CallConflict, match="before in this turn with other content"):
+        await bench.ledger.dispatch(replace(bench.new_call("c1", turn=0), digest="f" * 64))
     await close(bench, "c1", "queued")
 
     assert (await bench.ledger.dispatch(bench.new_call("c1", turn=1))).status == "accepted"

@@ -1,9 +1,12 @@
-"""Tell the model that a person changed its arguments (DESIGN 2.3).
+"""Tell the model what a person did to its call: changed the arguments, or refused (DESIGN 2.3).
 
-Is: one text block in front of whatever else a result says, for calls that ran and for calls that
-ended without. Is not: the change itself, which the ledger has made, with these words beside it.
-Above: `closing.py`, `results.py`, workers. Below: redaction, the schemas.
+Is: of an edit, one text block in front of whatever else a result says, for calls that ran and for
+calls that ended without; of a refusal, the text. Is not: what the person did, which the ledger
+has recorded, with these words beside it.
+Above: `closing.py`, `results.py`, approvals, workers. Below: redaction, the schemas.
 """
+
+import json
 
 from toolrail.redaction import summarize
 from toolrail_schemas import JsonObject, TextBlock, ToolResult, ToolSpec
@@ -32,3 +35,17 @@ def with_notice(result: ToolResult, edited: str) -> ToolResult:
         f"The approved arguments are: {edited}"
     )
     return ToolResult.model_validate({**dict(result), "content": (notice, *result.content)})
+
+
+def refusal_text(said: str) -> str:
+    """Return what the model reads of a refusal.
+
+    Args:
+        said: By the person, at most 500 characters of anything; "" for no reason. They stand
+            last, as a JSON string on one line, so that no word of theirs can be taken for ours.
+    """
+    text = "A person refused this call. Do not repeat it; continue without it."
+    if not said:
+        return text
+    shown = "".join(char if char.isprintable() or char == "\n" else " " for char in said)
+    return f"{text} Their reason, as a JSON string: {json.dumps(shown, ensure_ascii=False)}"

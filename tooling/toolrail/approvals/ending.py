@@ -17,6 +17,7 @@ from toolrail.approvals.listing import Questions
 from toolrail.blobs import Blobs
 from toolrail.errors import JournalAppendFailed
 from toolrail.ledger import Closed, EventLine, Ledger
+from toolrail.notice import refusal_text
 from toolrail.redaction import clean
 from toolrail.results import ending_of, store_result
 from toolrail_schemas import ApprovalState, EventType, Level, ToolResult, error_info
@@ -130,12 +131,11 @@ class EndedQuestions:
 
 def _refusal(question: Question, said: str) -> tuple[ToolResult, dict[str, JsonValue]]:
     """Return what the model reads, and what the journal says."""
-    text = "A person refused this call. " + (f"Their words: {said} " if said else "")
     result = ToolResult.failure(
         question.fields["call_id"],
         question.record.name,
         code="approval.denied",
-        text=text + "Do not repeat it; continue without it.",
+        text=refusal_text(said),
     )
     return result, {
         "denied_by": "user",

@@ -324,6 +324,11 @@ def _refused(reply: Sequence[str], run_id: str) -> LedgerError:
             return CallNotFound()
         case "RUN_CLOSED":
             return RunClosed(f"The run is {detail} and takes no more calls. Open a new run.")
+        case "CONFLICT" if detail == "open":
+            return CallConflict(
+                "A call of another turn with this id is still open, and their results could not be "
+                "told apart. Use a new id, or wait for its result."
+            )
         case "CONFLICT":
             return CallConflict()
         case "JOURNAL_FAILED":
