@@ -15,6 +15,19 @@ from toolrail.ledger import unaccounted
 from toolrail.metrics.labels import SOURCES
 
 TOTALS = "totals"
+PARKED_BY_RUN = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+  local run_id = string.match(key, 'run:([^:]+):approvals$')
+  local page = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    found[#found + 1] = run_id .. '|' .. page[i]
+    found[#found + 1] = page[i + 1]
+  end
+end
+return found
+"""
+"""The parked calls that the runs' own lists hold: `run|call`, expiry, ...."""
 
 
 def imbalances(client: "redis.Redis") -> list[str]:
@@ -29,18 +42,24 @@ def _of_one(client: "redis.Redis", keys: Keys) -> Iterator[str]:
     pipe = client.pipeline(transaction=True)
     pipe.hgetall(keys.totals)
     pipe.zcard(keys.leases)
-    pipe.zcard(keys.approvals)
+    pipe.zrange(keys.approvals, 0, -1, withscores=True)
+    pipe.eval(PARKED_BY_RUN, 0, keys.run_approvals("*"))
     for source in SOURCES:
         pipe.zcard(keys.queued(source))
-    raw, leases, parked, *queued = cast("list[object]", pipe.execute())
+    raw, leases, parked, by_run, *queued = cast("list[object]", pipe.execute())
     counters = cast("dict[bytes, bytes]", raw)
     totals = {name.decode(): int(value) for name, value in counters.items()}
+    of_all = dict(cast("list[tuple[bytes, float]]", parked))
+    flat = cast("list[bytes]", by_run)
+    of_runs = {member: float(ms) for member, ms in zip(flat[::2], flat[1::2], strict=True)}
+    if of_runs != of_all:
+        yield f"calls that wait for a person: {of_all} in all, {of_runs} by run"
     off = unaccounted(totals)
     if off:
         yield f"{off} calls are unaccounted for: accepted - finished - open is not 0 in {totals}"
     for state, held in {
         "running": leases,
-        "awaiting_approval": parked,
+        "awaiting_approval": len(of_all),
         "queued": sum(cast("list[int]", queued)),
     }.items():
         counted = sum(totals.get(f"open:{source}:{state}", 0) for source in SOURCES)

@@ -62,6 +62,25 @@ async def test_ids_are_those_that_wait_and_lately_also_those_that_waited(cell: C
     assert await cell.rail.approvals.lately() == ids[::-1]
 
 
+async def test_the_questions_of_one_run_are_paged_in_order_and_all_counted(cell: Cell) -> None:
+    """As those of all runs; one that ends is neither listed nor counted any more."""
+    other, run = await asking(cell), await asking(cell)
+    await park(other, "first")
+    ids = [await park(run, f"c{n}") for n in range(6)]
+    approvals = cell.rail.approvals
+    await approvals.deny(ids.pop(4), by="ann")
+    pages = [await approvals.pending(run_id=run.id, offset=at, limit=2) for at in (0, 2, 4)]
+    records = [record for page in pages for record in page.records]
+
+    assert [page.total for page in pages] == [5, 5, 5]
+    assert [len(page.records) for page in pages] == [2, 2, 1]
+    assert [record.approval_id for record in records] == [
+        approval_id for approval_id in await approvals.ids() if approval_id in ids
+    ]
+    assert {record.approval_id for record in records} == set(ids)
+    assert (await approvals.pending(run_id=run.id, limit=-1)).records == ()
+
+
 async def test_whole_arguments_are_shown_without_what_the_schema_marks(cell: Cell) -> None:
     """The call's own and an edit of them; nobody else decides what is secret."""
     marked = next(s for s in SPECS if s.name == "demo.ask")

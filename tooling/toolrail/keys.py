@@ -61,6 +61,10 @@ class Keys:
         """Return the set of call keys that have no outcome yet."""
         return f"{self.prefix}run:{run_id}:open"
 
+    def run_approvals(self, run_id: str) -> str:
+        """Return the zset of a run's parked calls by expiry, ms."""
+        return f"{self.prefix}run:{run_id}:approvals"
+
     def run_name(self, tenant_digest: str, name: str) -> str:
         """Return the index from a tenant's own name for a run to its id."""
         return f"{self.prefix}run_name:{tenant_digest}:{name}"

@@ -83,8 +83,8 @@ class Approvals:
         """Return up to 1,000 of the questions that wait, the first to expire first.
 
         Args:
-            run_id: Only those of one run, all in one page.
-            offset: How many to pass over, of all runs.
+            run_id: Only those of one run; the cost is in proportion to the page, as of all runs.
+            offset: How many to pass over.
             limit: How many at most.
         """
         return await self._questions.pending(run_id=run_id, offset=offset, limit=limit)

@@ -106,10 +106,10 @@ class Questions:
 
     async def pending(self, *, run_id: str, offset: int, limit: int) -> ApprovalPage:
         """Return one page of those that wait, the first to expire first."""
-        page = await self._ledger.parked(run_id, offset=max(offset, 0), limit=min(limit, PAGE_MAX))
+        size = max(0, min(limit, PAGE_MAX))
+        page = await self._ledger.parked(run_id, offset=max(offset, 0), limit=size)
         records = map(ApprovalRecord.model_validate_json, page.records)
-        in_order = sorted(records, key=lambda record: (record.expires_at, record.approval_id))
-        return ApprovalPage(page.now_ms, page.total, tuple(in_order))
+        return ApprovalPage(page.now_ms, page.total, tuple(records))
 
     async def record(self, approval_id: str) -> ApprovalRecord:
         """Return one question in its state.

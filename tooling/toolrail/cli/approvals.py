@@ -226,8 +226,9 @@ def _pending(approvals: Approvals, *, run_id: str, limit: int) -> ApprovalPage:
     """Return up to `limit` questions, in pages of what one read gives."""
     page = approvals.pending(run_id=run_id, limit=min(limit, PAGE))
     records = list(page.records)
-    while not run_id and len(records) < min(limit, page.total):
-        more = approvals.pending(offset=len(records), limit=min(limit - len(records), PAGE))
+    while len(records) < min(limit, page.total):
+        size = min(limit - len(records), PAGE)
+        more = approvals.pending(run_id=run_id, offset=len(records), limit=size)
         if not more.records:
             break
         records += more.records

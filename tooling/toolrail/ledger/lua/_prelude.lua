@@ -11,6 +11,7 @@
 -- {prefix}run:{run}:call:{call_key}  hash    retention after run's end  one call's whole truth
 -- {prefix}run:{run}:journal          stream  retention after run's end  entry id is the sequence
 -- {prefix}run:{run}:open             set     empty at the run's end     call_keys without an outcome
+-- {prefix}run:{run}:approvals        zset    empty at the run's end     call_key -> expiry, ms
 -- {prefix}run:{run}:calls            set     gone at the run's end      call_keys that get a TTL then
 -- {prefix}run:{run}:event_ids        hash    retention after run's end  event_id -> "seq digest"
 -- {prefix}inbox:{client}             stream  one day after last write   outcomes for one client
@@ -264,6 +265,17 @@ local function enqueue(call, envelope, deadline_ms)
   if envelope ~= '' then redis.call('LPUSH', P .. call.queue, envelope) end
 end
 
+-- The call waits for a person, in the lists of all and of its run, until it is unparked.
+local function park(call, expires_ms)
+  redis.call('ZADD', P .. 'approvals', expires_ms, call.member)
+  redis.call('ZADD', RUN .. ':approvals', expires_ms, call.key)
+end
+
+local function unpark(call)
+  redis.call('ZREM', P .. 'approvals', call.member)
+  redis.call('ZREM', RUN .. ':approvals', call.key)
+end
+
 local function finalise(run)
   if run.status == 'open' and not run.ending then return end
   if redis.call('SCARD', RUN .. ':open') > 0 then return end
@@ -316,7 +328,7 @@ local function settle(run, call, state, outcome, error_class, error_code, inbox_
   redis.call('ZREM', P .. 'leases', call.member)
   redis.call('ZREM', P .. 'deadlines', call.member)
   if was == 'queued' then redis.call('ZREM', P .. 'queued:' .. call.queue, call.member) end
-  if was == 'awaiting_approval' then redis.call('ZREM', P .. 'approvals', call.member) end
+  if was == 'awaiting_approval' then unpark(call) end
   if was ~= 'requested' then count('open:' .. call.queue .. ':' .. was, -1) end
   count('finished:' .. call.queue .. ':' .. outcome, 1)
   count_finish(call, outcome, error_code)

@@ -14,8 +14,8 @@
 --       | {CALLS_PENDING} | {AFTER_FINISH} | {RUN_CLOSED, status} | {NO_CALL}
 --       | {JOURNAL_FAILED, why}.
 -- A refusal by the clock holds even before the reaper has swept (semantics 6).
--- keys: run (rw), call (rw), run:journal (w), approvals (w), queued:{queue} (w), {queue} (w),
---       deadlines (w), rings (w), journal:all (w), totals (w)
+-- keys: run (rw), call (rw), run:journal (w), approvals (w), run:approvals (w), queued:{queue} (w),
+--       {queue} (w), deadlines (w), rings (w), journal:all (w), totals (w)
 
 local run, call = read_run(), read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end
@@ -60,7 +60,7 @@ if edited ~= '' then
 end
 if ARGV[10] ~= '' then redis.call('HSET', RUN, ARGV[10], ARGV[11]) end
 if call.control == '1' then redis.call('HSET', RUN, 'finishing', call.key) end
-redis.call('ZREM', P .. 'approvals', call.member)
+unpark(call)
 count_approval(call, 'approved')
 count('open:' .. call.queue .. ':awaiting_approval', -1)
 count('open:' .. call.queue .. ':queued', 1)
