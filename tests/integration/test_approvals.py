@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from toolrail.errors import (
     ApprovalRefused,
     JournalAppendFailed,
     RunClosed,
+    WaitTimeout,
 )
 from toolrail.policy.remembered import memory_field
 from toolrail.registry import Registry
@@ -359,3 +361,16 @@ async def test_a_persons_words_cannot_pass_for_ours(cell: Cell) -> None:
     assert ours.endswith("continue without it. Their reason, as a JSON string")
     assert "\n" not in theirs
     assert json.loads(theirs) == said[:500].replace("\u2028", " ").replace("\x1b", " ")
+
+
+async def test_whoever_waits_is_told_that_a_person_is_awaited(cell: Cell) -> None:
+    """With the time that is left and the command that shows the question."""
+    run = await interactive(cell)
+    ticket = await asked(run)
+    with pytest.raises(WaitTimeout) as told:
+        await run.wait(ticket, timeout_s=0.0)
+    await run.deny(ticket, by="ann")
+
+    assert re.match(r"The call waits for a person, 9 m 5\d s left: ", told.value.message)
+    assert f"`toolrail approvals show {ticket.approval_id}`" in told.value.message
+    assert await run.awaited(ticket) == ""

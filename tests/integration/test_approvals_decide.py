@@ -4,6 +4,7 @@ Is: decisions as a script makes them. Is not: prompts and editors, which need a 
 (`test_approvals_terminal.py`). Above: nothing. Below: `toolrail.cli.approvals`.
 """
 
+import asyncio
 import io
 import re
 from collections.abc import AsyncIterator
@@ -13,7 +14,9 @@ import pytest
 
 from tests.approval_shell import RULES, Desk, mail, open_desk, short
 from tests.cells import serve
+from tests.waiting import await_until
 from toolrail import CallRequest, Settings
+from toolrail.cli.main import run as run_command
 from toolrail.results import error_text
 from toolrail_schemas import ApprovalState
 
@@ -303,3 +306,30 @@ async def test_without_redis_nothing_is_decided_and_that_is_said(
     assert ran.code == NO_REDIS
     assert ran.err.startswith("error: Redis did not answer in time.")
     assert ran.err.endswith("  Nothing was decided.\n")
+
+
+async def test_a_call_that_parks_says_so_at_once_and_keeps_its_output_for_the_result(
+    desk: Desk,
+) -> None:
+    """On stderr: which question, how long it stands, and the command that shows it."""
+    words = ["call", "demo.ask", "--args", '{"text": "a"}', "--run", desk.run.id, "--id", "c9"]
+    calling = asyncio.create_task(asyncio.to_thread(run_command, words))
+    said: list[str] = []
+
+    async def has_said() -> bool:
+        said.append(desk.capsys.readouterr().err)
+        return "waits for a person" in "".join(said)
+
+    await await_until(has_said, "the call to say that it waits", timeout_s=10)
+    [approval_id] = await desk.cell.rail.approvals.ids()
+    await desk.cell.rail.approvals.deny(approval_id, by="ana")
+    code = await calling
+    [line] = "".join(said).splitlines()
+
+    assert re.fullmatch(
+        rf"The call waits for a person, 9 m 5\d s left: `toolrail approvals show {approval_id}`"
+        r", then approve, edit or deny\.",
+        line,
+    )
+    assert code == REFUSED
+    assert desk.capsys.readouterr().out.startswith("A person refused this call.")

@@ -219,7 +219,7 @@ async def test_waiting_has_an_end_and_the_call_has_not(cell: Cell) -> None:
     """A caller's patience is not the call's deadline."""
     run = await opened(cell)
     ticket = await run.dispatch(CallRequest(id="c1", name="demo.echo", arguments={"text": "a"}))
-    with pytest.raises(WaitTimeout, match="goes on"):
+    with pytest.raises(WaitTimeout, match="is queued and goes on"):
         await run.wait(ticket, timeout_s=0.05)
     async with serve(cell):
         result = await run.wait(ticket, timeout_s=10)

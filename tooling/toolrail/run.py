@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from toolrail.admission import Admission
 from toolrail.approvals import Approvals, Decision
+from toolrail.awaiting import person_awaited, still_open
 from toolrail.blobs import Blobs
 from toolrail.closing import cancel_call, close_open_calls
 from toolrail.dispatcher import Dispatcher, OnRejected, Prepared
@@ -22,6 +23,7 @@ from toolrail.errors import (
     CallError,
     CallNotFound,
     Closed,
+    RedisUnavailable,
     RunNotFound,
     ToolrailError,
     WaitTimeout,
@@ -210,7 +212,7 @@ class Run:
         """Return the call's result as soon as it has one.
 
         Raises:
-            WaitTimeout: No result in time; the call goes on.
+            WaitTimeout: No result in time; the call goes on, and the error says where it is.
             CallNotFound: The ledger has forgotten the call.
         """
         loop = asyncio.get_running_loop()
@@ -231,10 +233,25 @@ class Run:
                     if result is not None:
                         return result
                 if loop.time() >= end:
-                    raise WaitTimeout
+                    raise await self._too_late(ticket)
                 reread_s = min(max(reread_s * 2, REREAD_FIRST_S), REREAD_CAP_S)
         finally:
             self._shared.inbox.forget(ticket.run_id, ticket.call_key)
+
+    async def _too_late(self, ticket: Ticket) -> WaitTimeout:
+        reader = self._parts.reader
+        try:
+            call, now_ms = await reader.call(ticket.run_id, ticket.call_key), await reader.now_ms()
+        except RedisUnavailable:
+            return WaitTimeout()
+        return WaitTimeout() if call is None else WaitTimeout(still_open(call, now_ms=now_ms))
+
+    async def awaited(self, ticket: Ticket) -> str:
+        """Return for how long a person is awaited yet and how to decide; "" when none is."""
+        call = await self._parts.reader.call(ticket.run_id, ticket.call_key)
+        if call is None or call.state != "awaiting_approval":
+            return ""
+        return person_awaited(call, now_ms=await self._parts.reader.now_ms())
 
     async def result(self, ticket: Ticket) -> ToolResult | None:
         """Return the call's result, or None while it has none.

@@ -18,6 +18,7 @@ from toolrail.cli.options import CommandExit
 from toolrail.cli.show import exit_code_of, result_text
 from toolrail.cli.start import options_of, start
 from toolrail.client import Toolrail
+from toolrail.request import CallRequest
 from toolrail.settings import Settings
 from toolrail_schemas import ToolResult
 
@@ -61,6 +62,8 @@ def call(
 ) -> None:
     """Call one tool through the cluster and print its result.
 
+    A call that waits for a person says so at once, on stderr, with the command that decides.
+
     Exit code: 0 fine, 1 the model could correct it, 2 refused by policy, 3 the run failed or the
     cluster cannot be used, 64 wrong usage, 78 wrong settings.
     """
@@ -88,13 +91,14 @@ async def _call(settings: Settings, asked: Asked) -> ToolResult:
         else:
             run = await rail.run(asked.run_id)
         try:
-            return await run.call(
-                asked.name,
-                asked.arguments,
-                id=asked.call_id,
-                turn=asked.turn,
-                timeout_s=asked.timeout_s,
+            request = CallRequest(
+                id=asked.call_id, name=asked.name, arguments=asked.arguments, turn=asked.turn
             )
+            ticket = await run.dispatch(request)
+            if ticket.state == "awaiting_approval" and (awaited := await run.awaited(ticket)):
+                # At once, since nothing else is printed until somebody has decided.
+                typer.echo(awaited, err=True)
+            return await run.wait(ticket, timeout_s=asked.timeout_s)
         finally:
             typer.secho(f"run {run.id}", err=True, dim=True)
             if asked.run_id is None and await run.status() == "open":
