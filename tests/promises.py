@@ -69,10 +69,10 @@ PROMISES: dict[str, Promise] = {
         source="DESIGN 2.3",
     ),
     "approval.by-the-right-person": Promise(
-        text="Only those whom the policy names decide, "
-        "and not about their own runs where it says so.",
+        text="Only names that the policy lists decide, and not about their own runs where it says "
+        "so; a name is the word of whoever can write to Redis.",
         source="ops 5.2; issue 3, bad input",
-        gaps="At the command line a person is who they say; identities come with the gateway.",
+        gaps="Nothing proves a name; identities come with the gateway.",
     ),
     "approval.shown-as-plain-text": Promise(
         text="What tools, servers and models write cannot act on an approver's terminal "

@@ -69,6 +69,22 @@ async def test_an_approval_says_as_whom_and_the_login_is_the_default(desk: Desk)
     assert (record.state, record.decided_by) == (ApprovalState.APPROVED, "ana")
 
 
+async def test_a_login_that_all_share_decides_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the image: the name must be given, or the journal would know only the container."""
+    monkeypatch.setenv("TOOLRAIL_LOGIN_IS_PERSON", "false")
+    approval_id = await desk.park()
+    for words in (("approve",), ("deny",), ("edit", "--set", 'text="b"', "--yes")):
+        ran = await desk(words[0], approval_id, *words[1:])
+
+        assert ran.code == CONFIG
+        assert "--by: the login here is nobody's own." in ran.err
+        assert "Say who decides: --by NAME." in ran.err
+    assert await state_of(desk, approval_id) is ApprovalState.PENDING
+    assert (await desk("approve", approval_id, "--by", "ana")).code == 0
+
+
 async def test_each_of_several_ids_gets_its_line(desk: Desk) -> None:
     """One that fails keeps none of the others; the exit code tells of it."""
     ids = [await desk.park(f"c{n}") for n in range(2)]

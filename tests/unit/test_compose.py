@@ -228,6 +228,8 @@ def test_containers_run_as_the_user_of_the_image_in_its_folders() -> None:
     assert {config[name]["user"] for name in OURS} == {user}
     assert f"-o {user.split(':')[0]} " in dockerfile
     assert f"TOOLRAIL_WORKSPACE_ROOT={volume['target']}\n" in dockerfile
+    # That user is nobody who could decide about a call.
+    assert "TOOLRAIL_LOGIN_IS_PERSON=false" in dockerfile
 
 
 def test_each_role_is_the_user_of_its_service() -> None:

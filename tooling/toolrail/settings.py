@@ -97,6 +97,9 @@ class Settings(BaseModel):
     """Starts of one call. Only read-only and idempotent tools are ever started again."""
     approval_expiry_s: Annotated[float, Field(ge=10, le=DAY_S)] = 600.0
     """An approval nobody decided by then is a refusal."""
+    login_is_person: bool = True
+    """Whether commands that decide name the login where no `--by` names anybody. Not in the image,
+    where all share one login."""
     retention_s: Seconds = 7 * DAY_S
     """How long a run, its calls and its journal stay after it ended."""
     blob_ttl_s: Seconds = 8 * DAY_S

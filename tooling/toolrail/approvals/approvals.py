@@ -149,7 +149,7 @@ class Approvals:
         return dict(redact_arguments(tool.spec, arguments))
 
     async def check_decider(self, approval_id: str, *, by: str) -> None:
-        """This person may decide, as far as who they are goes; for before they begin to type.
+        """A person of this name may decide; for before they begin to type.
 
         Raises:
             ApprovalRefused: Why not, and whom to ask.
@@ -183,7 +183,8 @@ class Approvals:
 
         Args:
             approval_id: As the record says.
-            by: Who decides, for the journal.
+            by: Who decides, as the caller says; nothing here proves it. For the journal, and for
+                the names that the policy lists.
             scope: `run` answers the same question for the rest of the run too.
             arguments: Instead of the model's; the model is told.
             effect_may_repeat: Approve although an equal call of the run ended with an unknown

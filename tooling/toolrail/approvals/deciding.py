@@ -96,7 +96,7 @@ def check_person(by: str) -> None:
 
 
 def check_right(question: Question, by: str) -> None:
-    """This person may decide about this question.
+    """A person of this name may decide about this question.
 
     Raises:
         ApprovalRefused: Why not, and whom to ask.

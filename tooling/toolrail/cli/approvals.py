@@ -17,7 +17,7 @@ from toolrail import exit_codes
 from toolrail.approvals import ApprovalPage, Decision
 from toolrail.cli import approvals_decide as decisions
 from toolrail.cli import approvals_watch
-from toolrail.cli.approvals_decide import Deciding, deciding, nothing, person
+from toolrail.cli.approvals_decide import Deciding, deciding, nothing
 from toolrail.cli.approvals_edit import Edit, parse_sets
 from toolrail.cli.approvals_edit import edit as edit_arguments
 from toolrail.cli.approvals_ids import Finder
@@ -42,7 +42,10 @@ app = typer.Typer(help="Decide about calls that wait for a person.", no_args_is_
 Id = Annotated[
     str, typer.Argument(metavar="ID", help="As `list` shows it, or any beginning that is unique.")
 ]
-By = Annotated[str | None, typer.Option(metavar="NAME", help="Who decides. Default: your login.")]
+By = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Who decides; taken at their word. Default: the login."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Remember = Annotated[
     bool, typer.Option("--remember", help="Answer the same question for the rest of the run too.")
@@ -144,7 +147,7 @@ def approve(
 
     with (
         answering(options_of(context)),
-        deciding(start(context), person(by), effect_may_repeat=effect_may_repeat) as world,
+        deciding(start(context), by, effect_may_repeat=effect_may_repeat) as world,
     ):
         given = approval_ids or [_the_one_that_waits(world, remember=remember)]
         note = ", for the rest of the run" if remember else ""
@@ -174,7 +177,7 @@ def deny(
         if len(reason.strip()) > REASON_MAX_CHARS:
             problem = f"has {len(reason.strip())} characters; the limit is {REASON_MAX_CHARS}."
             raise ConfigError(problem, fix="Say it shorter.", key="--reason")
-        with deciding(start(context), person(by)) as world:
+        with deciding(start(context), by) as world:
             code = decisions.decide_each(world, approval_ids, work)
     raise CommandExit(code)
 
@@ -217,7 +220,7 @@ def edit(
             scope=ApprovalScope.RUN if remember else ApprovalScope.ONCE,
         )
         note = ", with these arguments" + (", for the rest of the run" if remember else "")
-        with deciding(start(context), person(by), effect_may_repeat=effect_may_repeat) as world:
+        with deciding(start(context), by, effect_may_repeat=effect_may_repeat) as world:
             code = decisions.decide(world, approval_id, work, note=note)
     raise CommandExit(code)
 

@@ -52,6 +52,7 @@ class Deciding:
     approvals: Approvals
     finder: Finder
     by: str
+    """Who that is by their own word."""
     effect_may_repeat: bool = False
     """Decide although an equal call of the run may have taken effect."""
 
@@ -63,29 +64,36 @@ class Deciding:
 Work = Callable[[ApprovalRecord], Decision]
 
 
-def person(by: str | None) -> str:
-    """Return who decides: the given name, else the login.
-
-    Raises:
-        ConfigError: This process has no login, as in some containers.
-    """
+def _person(settings: Settings, by: str | None) -> str:
     if by is not None:
         return by
+    fix = "Say who decides: --by NAME."
+    if not settings.login_is_person:
+        raise ConfigError("the login here is nobody's own.", fix=fix, key="--by")
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
-        raise ConfigError(
-            "nobody is logged in here.", fix="Say who decides: --by NAME.", key="--by"
-        ) from None
+        raise ConfigError("nobody is logged in here.", fix=fix, key="--by") from None
 
 
 @contextmanager
 def deciding(
-    settings: Settings, by: str, *, effect_may_repeat: bool = False
+    settings: Settings, by: str | None, *, effect_may_repeat: bool = False
 ) -> Generator[Deciding]:
-    """Give an open client; when there is none, nothing was decided, and that is said."""
+    """Give an open client; when there is none, nothing was decided, and that is said.
+
+    Args:
+        settings: Of the cell.
+        by: Who decides, taken at their word; None for whoever is logged in.
+        effect_may_repeat: Decide although an equal call of the run may have taken effect.
+
+    Raises:
+        ConfigError: No name is given, and no login is that of a person.
+        CommandExit: Redis cannot be used, which is told.
+    """
+    who = _person(settings, by)
     with connected(settings, otherwise=_NOTHING) as rail:
-        yield Deciding(rail.approvals, Finder(rail.approvals), by, effect_may_repeat)
+        yield Deciding(rail.approvals, Finder(rail.approvals), who, effect_may_repeat)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Say who may decide about parked calls, and how long they have.
 
 Is: the table `[approvals]` of the platform layer and the one check of a name against it. Is not:
-proof that somebody is who they say (the gateway's identities; at the command line, the login).
+proof that somebody is who they say: a name is the word of whoever can write to Redis, and only the
+gateway's identities are more.
 Above: approvals, `layers.py`. Below: `rules.py`, the schemas.
 """
 
