@@ -46,7 +46,9 @@ def _of_one(client: "redis.Redis", keys: Keys) -> Iterator[str]:
     pipe.eval(PARKED_BY_RUN, 0, keys.run_approvals("*"))
     for source in SOURCES:
         pipe.zcard(keys.queued(source))
-    raw, leases, parked, by_run, *queued = cast("list[object]", pipe.execute())
+        pipe.zcard(keys.asked(source))
+    raw, leases, parked, by_run, *by_source = cast("list[object]", pipe.execute())
+    queued, asked = cast("list[int]", by_source[::2]), cast("list[int]", by_source[1::2])
     counters = cast("dict[bytes, bytes]", raw)
     totals = {name.decode(): int(value) for name, value in counters.items()}
     of_all = dict(cast("list[tuple[bytes, float]]", parked))
@@ -54,13 +56,16 @@ def _of_one(client: "redis.Redis", keys: Keys) -> Iterator[str]:
     of_runs = {member: float(ms) for member, ms in zip(flat[::2], flat[1::2], strict=True)}
     if of_runs != of_all:
         yield f"calls that wait for a person: {of_all} in all, {of_runs} by run"
+    waiting = [totals.get(f"open:{source}:awaiting_approval", 0) for source in SOURCES]
+    if asked != waiting:
+        yield f"calls that wait for a person: {waiting} by source, {asked} by when they were asked"
     off = unaccounted(totals)
     if off:
         yield f"{off} calls are unaccounted for: accepted - finished - open is not 0 in {totals}"
     for state, held in {
         "running": leases,
         "awaiting_approval": len(of_all),
-        "queued": sum(cast("list[int]", queued)),
+        "queued": sum(queued),
     }.items():
         counted = sum(totals.get(f"open:{source}:{state}", 0) for source in SOURCES)
         if counted != held:

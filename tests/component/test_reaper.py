@@ -317,7 +317,8 @@ async def test_a_broken_journal_lets_no_further_effect_start(bench: WorkerBench)
 async def test_records_that_are_gone_do_not_come_up_for_ever(bench: WorkerBench) -> None:
     """A zset may outlive what it speaks of, after a restore from a backup."""
     calls, reaper = bench.calls, bench.reaper()
-    for zset in (calls.keys.leases, calls.keys.deadlines, calls.keys.approvals):
+    asked = calls.keys.asked("mcp")
+    for zset in (calls.keys.leases, calls.keys.deadlines, calls.keys.approvals, asked):
         await command(calls.redis, "ZADD", zset, 1, f"{calls.run_id}|{'0' * 16}")
     for zset in (calls.keys.runs, calls.keys.ending):
         await command(calls.redis, "ZADD", zset, 1, "run_gone")
@@ -328,9 +329,10 @@ async def test_records_that_are_gone_do_not_come_up_for_ever(bench: WorkerBench)
             calls.keys.leases,
             calls.keys.deadlines,
             calls.keys.approvals,
+            asked,
             calls.keys.runs,
             calls.keys.ending,
         )
     ]
 
-    assert left == [[], [], [], [], []]
+    assert left == [[], [], [], [], [], []]

@@ -79,14 +79,16 @@ def test_a_call_that_nobody_holds_any_more_is_found(
     redis_client.delete(f"{key_prefix}{zset}")
 
     assert f"1 calls are counted as {state}, and 0 are held as such" in imbalances(redis_client)
+    redis_client.flushdb()
 
 
-def test_a_question_that_its_own_run_does_not_list_is_found(
+def test_a_question_that_one_list_does_not_hold_is_found(
     bench: LedgerBench, redis_client: "redis.Redis"
 ) -> None:
-    """The list of all and those of the runs hold the same calls until the same moments."""
-    redis_client.delete(bench.keys.run_approvals(bench.run_id))
-    [sentence] = imbalances(redis_client)
+    """Those of all, of the runs and of the queues hold the same calls."""
+    redis_client.delete(bench.keys.run_approvals(bench.run_id), bench.keys.asked("builtin"))
+    by_run, by_time = imbalances(redis_client)
 
-    assert sentence.endswith("{} by run")
+    assert by_run.endswith("{} by run")
+    assert by_time.endswith("[0, 0, 0, 0] by when they were asked")
     redis_client.flushdb()

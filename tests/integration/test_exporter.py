@@ -132,20 +132,23 @@ async def test_the_oldest_call_is_told_even_when_it_was_rung_for_again(
     assert seen['toolrail_queue_oldest_age_seconds{source="mcp"}'] == 0
 
 
-async def test_each_source_has_its_oldest_parked_call(bench: LedgerBench) -> None:
-    """Those of another source that expire earlier do not hide it."""
+async def test_each_source_tells_since_when_its_oldest_question_waits(bench: LedgerBench) -> None:
+    """Exactly, although many that were asked later, of it and of others, expire earlier."""
     for n in range(120):
         await bench.ledger.dispatch(await bench.parked_call(f"b{n}", expires_in_ms=60_000))
-    late = await bench.parked_call("m", expires_in_ms=HOUR_MS)
-    mcp = {**late.fields, "queue": "mcp"}
-    await bench.ledger.dispatch(replace(late, fields=mcp))
-    key = bench.keys.call(bench.run_id, bench.key("m"))
-    await command(bench.redis, "HINCRBY", key, "accepted_ms", -HOUR_MS)
+    for queue, expires_in_ms in {"mcp": 30_000, "builtin": HOUR_MS}.items():
+        late = await bench.parked_call(queue, expires_in_ms=expires_in_ms)
+        await bench.ledger.dispatch(replace(late, fields={**late.fields, "queue": queue}))
+        member = f"{bench.run_id}|{bench.key(queue)}"
+        await command(bench.redis, "ZINCRBY", bench.keys.asked(queue), -HOUR_MS, member)
+        await command(bench.redis, "HINCRBY", bench.keys.call_of(member), "accepted_ms", -HOUR_MS)
     seen = await shown(bench)
 
-    assert seen['toolrail_approvals_pending{source="builtin"}'] == 120
-    assert 3_600 <= seen['toolrail_approval_oldest_age_seconds{source="mcp"}'] < 7_200
-    assert seen['toolrail_approval_oldest_age_seconds{source="builtin"}'] < 3_600
+    assert seen['toolrail_approvals_pending{source="builtin"}'] == 121
+    for queue in ("mcp", "builtin"):
+        age = seen[f'toolrail_approval_oldest_age_seconds{{source="{queue}"}}']
+        assert 3_600 <= age < 7_200
+    assert seen['toolrail_approval_oldest_age_seconds{source="extension"}'] == 0
 
 
 async def test_dead_letters_are_counted_until_they_are_handled(bench: LedgerBench) -> None:

@@ -12,6 +12,7 @@ PERMANENT: tuple[str, ...] = (
     "leases",
     "deadlines",
     "approvals",
+    "asked:*",
     "runs",
     "ending",
     "ended",
@@ -80,6 +81,10 @@ class Keys:
     def queued(self, queue: str) -> str:
         """Return the zset of queued calls by ring number."""
         return f"{self.prefix}queued:{queue}"
+
+    def asked(self, queue: str) -> str:
+        """Return the zset of a queue's parked calls by when they were parked, ms."""
+        return f"{self.prefix}asked:{queue}"
 
     def queue(self, queue: str) -> str:
         """Return the list of doorbells that kombu pops from."""

@@ -6,7 +6,7 @@ the journal (`journal.py`). Above: client, reaper, CLI. Below: `redis_io`, `keys
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import cast, get_args
 
 from redis.asyncio import Redis
 
@@ -14,6 +14,7 @@ from toolrail.keys import Keys
 from toolrail.ledger.records import StoredCall
 from toolrail.paging import Pages
 from toolrail.redis_io import Argument, retrying, round_trips_of
+from toolrail_schemas import QueueName
 
 ENDED = frozenset({"completed", "failed", "denied", None})
 RUN_FIELDS = (
@@ -135,6 +136,10 @@ class LedgerReader:
         """Forget a member whose record is gone, so that it is not due for ever."""
         member = f"{due.run_id}|{due.call_key}" if due.call_key else due.run_id
         await self._ask("ZREM", zset, member)
+        if zset == self._keys.approvals:
+            # Without its record nobody knows whose queue it was of, and it would age for ever.
+            for queue in get_args(QueueName):
+                await self._ask("ZREM", self._keys.asked(queue), member)
 
     async def _hash(self, key: str) -> dict[str, str]:
         flat = cast("list[str]", await self._ask("HGETALL", key))

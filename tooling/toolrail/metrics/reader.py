@@ -14,7 +14,7 @@ from typing import cast
 from redis.asyncio import Redis
 
 from toolrail.fleet import Fleet
-from toolrail.metrics.labels import NOBODY, QUEUES, SOURCES
+from toolrail.metrics.labels import NOBODY, QUEUES
 from toolrail.metrics.reading import QueueReading, Reading, RedisReading
 from toolrail.paging import Pages, number
 from toolrail.redis_io import Argument
@@ -22,8 +22,6 @@ from toolrail.redis_io import Argument
 LOOK_AT = 50
 """Queued calls of a queue that are looked at for the oldest. One that was rung for again moved to
 the end of the queue's books, so the first need not be the oldest."""
-PARKED_PAGE, PARKED_MOST = 100, 1_000
-"""Parked calls that are looked at, those that expire first, until each source has its oldest."""
 DEAD_MOST = 5_000
 """Dead letters whose source is looked up; any more are counted under none."""
 ONCE_S = 0.0
@@ -61,7 +59,9 @@ class FleetReader:
             tools=await self._by_tool(totals),
             rules=_counters(first["rules"]),
             queues=await self._queues(first, now_ms),
-            approval_oldest_ms=await self._oldest_parked(totals, now_ms),
+            approval_oldest_ms={
+                queue: _age_ms(first[f"first asked {queue}"], now_ms) for queue in QUEUES
+            },
             dead_letters=await self._dead_letters(first),
             runs_open=_count(first["runs"]),
             journal_length=_count(first["journal"]),
@@ -85,6 +85,7 @@ class FleetReader:
             asked[f"depth {queue}"] = ("ZCARD", keys.queued(queue))
             asked[f"doorbells {queue}"] = ("LLEN", keys.queue(queue))
             asked[f"first {queue}"] = ("ZRANGE", keys.queued(queue), 0, LOOK_AT - 1)
+            asked[f"first asked {queue}"] = ("ZRANGE", keys.asked(queue), 0, 0, "WITHSCORES")
         return dict(zip(asked, await self._pages.ask_each(list(asked.values())), strict=True))
 
     async def _by_tool(self, totals: Mapping[str, int]) -> Mapping[str, int]:
@@ -111,20 +112,6 @@ class FleetReader:
             )
         return queues
 
-    async def _oldest_parked(self, totals: Mapping[str, int], now_ms: int) -> dict[str, int]:
-        missing = {s for s in SOURCES if totals.get(f"open:{s}:awaiting_approval", 0) > 0}
-        oldest: dict[str, int] = {}
-        for start in range(0, PARKED_MOST, PARKED_PAGE):
-            if not missing:
-                break
-            stop = start + PARKED_PAGE - 1
-            reply = await self._pages.ask("ZRANGE", self._pages.keys.approvals, start, stop)
-            for call in await self._calls(cast("list[str]", reply), "queue", "accepted_ms"):
-                source, waits_ms = call.get("queue", ""), now_ms - number(call, "accepted_ms")
-                oldest[source] = max(oldest.get(source, 0), waits_ms)
-            missing -= oldest.keys()
-        return oldest
-
     async def _dead_letters(self, first: Replies) -> Mapping[str, int]:
         """Return dead letters by source, looked up again only when one came or went."""
         seen = (first["dead"], first["newest dead"])
@@ -148,6 +135,12 @@ class FleetReader:
 
 def _count(reply: object) -> int:
     return int(cast("int", reply))
+
+
+def _age_ms(first: object, now_ms: int) -> int:
+    """Return since when the first member of a zset by time is there; 0 when none is."""
+    flat = cast("Sequence[str]", first)
+    return max(0, now_ms - int(float(flat[1]))) if flat else 0
 
 
 def _time_ms(reply: object) -> int:

@@ -22,6 +22,7 @@
 -- {prefix}leases                     zset    permanent                  run|call -> lease end, ms
 -- {prefix}deadlines                  zset    permanent                  run|call -> deadline, ms
 -- {prefix}approvals                  zset    permanent                  run|call -> expiry, ms
+-- {prefix}asked:{queue}              zset    permanent                  run|call -> when parked, ms
 -- {prefix}runs                       zset    permanent                  run -> last activity, ms
 -- {prefix}ending                     zset    permanent                  run -> looked at again, ms
 -- {prefix}ended                      zset    permanent                  run -> since, ms: many calls
@@ -265,15 +266,18 @@ local function enqueue(call, envelope, deadline_ms)
   if envelope ~= '' then redis.call('LPUSH', P .. call.queue, envelope) end
 end
 
--- The call waits for a person, in the lists of all and of its run, until it is unparked.
+-- The call waits for a person, in the lists of all, of its run and of its queue, until it is
+-- unparked; the exporter reads from the last since when the oldest waits.
 local function park(call, expires_ms)
   redis.call('ZADD', P .. 'approvals', expires_ms, call.member)
   redis.call('ZADD', RUN .. ':approvals', expires_ms, call.key)
+  redis.call('ZADD', P .. 'asked:' .. call.queue, NOW, call.member)
 end
 
 local function unpark(call)
   redis.call('ZREM', P .. 'approvals', call.member)
   redis.call('ZREM', RUN .. ':approvals', call.key)
+  redis.call('ZREM', P .. 'asked:' .. call.queue, call.member)
 end
 
 local function finalise(run)

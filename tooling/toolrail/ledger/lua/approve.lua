@@ -14,8 +14,8 @@
 --       | {CALLS_PENDING} | {AFTER_FINISH} | {RUN_CLOSED, status} | {NO_CALL}
 --       | {JOURNAL_FAILED, why}.
 -- A refusal by the clock holds even before the reaper has swept (semantics 6).
--- keys: run (rw), call (rw), run:journal (w), approvals (w), run:approvals (w), queued:{queue} (w),
---       {queue} (w), deadlines (w), rings (w), journal:all (w), totals (w)
+-- keys: run (rw), call (rw), run:journal (w), approvals (w), run:approvals (w), asked:{queue} (w),
+--       queued:{queue} (w), {queue} (w), deadlines (w), rings (w), journal:all (w), totals (w)
 
 local run, call = read_run(), read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end

@@ -15,8 +15,8 @@
 --       | {CALLS_PENDING} | {AFTER_FINISH} | {REPEATS_UNKNOWN} | {REMEMBERED, memory} (another
 --       than was taken) | {RUN_CLOSED, status} | {NO_RUN} | {JOURNAL_FAILED, why}.
 -- keys: run (rw), call (w), run:journal (w), run:open (w), run:calls (w), queued:{queue} (w),
---       deadlines (w), approvals (w), run:approvals (w), {queue} (w), rings (w), inbox (w),
---       journal:all (w), totals (w), totals:tools (w), totals:rules (w)
+--       deadlines (w), approvals (w), run:approvals (w), asked:{queue} (w), {queue} (w), rings (w),
+--       inbox (w), journal:all (w), totals (w), totals:tools (w), totals:rules (w)
 
 local call_key, state = ARGV[3], ARGV[5]
 local run = read_run()

@@ -12,8 +12,8 @@
 -- Returns {OK, seq} | {DUP} (the same result again) | {LATE, state} | {REFUSED, state}
 --       | {NO_CALL} | {JOURNAL_FAILED, why}: the call is closed all the same, with that code.
 -- keys: run (rw), call (rw), run:journal (w), run:open (w), leases (w), deadlines (w),
---       approvals (w), run:approvals (w), queued:{queue} (w), dead_letters (w), inbox (w),
---       journal:all (w), totals (w), totals:tools (w), totals:rules (w)
+--       approvals (w), run:approvals (w), asked:{queue} (w), queued:{queue} (w),
+--       dead_letters (w), inbox (w), journal:all (w), totals (w), totals:tools (w), totals:rules (w)
 
 local run, call, guard = read_run(), read_call(ARGV[3]), ARGV[4]
 if not call.state then return { 'NO_CALL' } end
