@@ -51,7 +51,7 @@ LAYERS: tuple[tuple[str, str, set[str]], ...] = (
     (
         "workers",
         "toolrail_workers",
-        {"celery", "billiard", "vine", "mcp", "mcp_types"},
+        {"celery", "billiard", "vine", "mcp", "mcp_types", "uvloop"},
     ),
 )
 CELERY_MODULES = {"app.py", "_celery.py", "transport.py", "pool.py"}

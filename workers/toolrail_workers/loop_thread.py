@@ -1,7 +1,7 @@
 """One event loop in one thread, for a program whose main thread belongs to somebody else.
 
-Is: start, stop and hand work over. Is not: what runs on it.
-Above: `pool.py`. Below: asyncio, threading.
+Is: start, stop and hand work over; the loop is uvloop's. Is not: what runs on it.
+Above: `pool.py`. Below: uvloop, threading.
 """
 
 import asyncio
@@ -9,6 +9,8 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
+
+import uvloop
 
 Result = TypeVar("Result")
 
@@ -21,7 +23,7 @@ class LoopThread:
     """
 
     def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
