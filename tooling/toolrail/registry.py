@@ -13,7 +13,7 @@ that is gone stay for `GONE_S` only. `available` says whether a call could run a
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -51,6 +51,12 @@ class RegisteredTool:
     lives side by side while workers are replaced."""
     missed: frozenset[str] = frozenset()
     """Workers that had the tool and went less than `RESTART_S` ago: they may come back."""
+    older: Mapping[str, "RegisteredTool"] = field(default_factory=dict[str, "RegisteredTool"])
+    """By spec hash, the versions before this one that a live worker still announces."""
+
+    def in_version(self, spec_hash: str) -> "RegisteredTool | None":
+        """Return the tool in this version, or None when no worker announces it any more."""
+        return self if spec_hash == self.spec.spec_hash else self.older.get(spec_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +318,16 @@ def _merged(queue: str, owner: str, offers: Iterable[Offer]) -> list[RegisteredT
     """
     ordered = sorted(offers, key=lambda offer: (offer.is_live, offer.entry.since_us, offer.worker))
     newest = {name: spec for offer in ordered for name, spec in offer.specs.items()}
-    return [_tool(spec, queue, owner, ordered) for spec in newest.values()]
+    older: dict[str, dict[str, RegisteredTool]] = {}
+    for offer in ordered:
+        for name, spec in offer.specs.items() if offer.is_live else ():
+            versions = older.setdefault(name, {})
+            if spec.spec_hash not in {newest[name].spec_hash, *versions}:
+                versions[spec.spec_hash] = _tool(spec, queue, owner, ordered)
+    return [
+        replace(_tool(spec, queue, owner, ordered), older=older.get(name, {}))
+        for name, spec in newest.items()
+    ]
 
 
 def _tool(spec: ToolSpec, queue: str, owner: str, ordered: Sequence[Offer]) -> RegisteredTool:

@@ -138,8 +138,9 @@ class Approvals:
         """
         question = await self._questions.question(approval_id)
         await self._registry.refresh()
-        tool = await self._registry.find(question.record.name)
-        if tool is None or tool.spec.spec_hash != question.record.spec_hash:
+        newest = await self._registry.find(question.record.name)
+        tool = newest and newest.in_version(question.record.spec_hash)
+        if tool is None:
             raise ApprovalRefused(
                 f"The definition of {question.record.name} is not known any more, and with it "
                 "which of its arguments are secret. Look at the summary."
@@ -191,8 +192,8 @@ class Approvals:
                 outcome after, or beside, this question.
 
         Returns:
-            What became of it. When the tool or policy has changed, or the budget is used up, the
-            call ends, and `why` says so.
+            What became of it. When no worker has the tool any more as it was asked about, the
+            policy has changed, or the budget is used up, the call ends, and `why` says so.
 
         Raises:
             ApprovalRefused: Not by this person, not with these arguments or this scope, or not
@@ -211,8 +212,9 @@ class Approvals:
         asked = await self._questions.arguments(question.fields)
         wants = wanted(question, asked, arguments, named)
         tool = await self._tool(question)
-        changed = tool.spec.spec_hash != question.record.spec_hash
-        decision = None if changed else ask_policy_again(question, tool, wants, self._validators)
+        if tool is None:
+            return await self._ending.cannot_run(question, "superseded", by=by)
+        decision = ask_policy_again(question, tool, wants, self._validators)
         if decision is None:
             return await self._ending.cannot_run(question, "superseded", by=by)
         approval = await self._approval(question, wants, tool, decision, by, effect_may_repeat)
@@ -275,8 +277,12 @@ class Approvals:
             decided_at=dispatched.at_ms,
         )
 
-    async def _tool(self, question: Question) -> RegisteredTool:
-        """Return the tool as it is now, not as it was a second ago."""
+    async def _tool(self, question: Question) -> RegisteredTool | None:
+        """Return the tool in the version that was asked about, as it is now, not a second ago.
+
+        None when only others have it: claims are granted for one version (`lua/claim.lua`), so
+        while workers are replaced those of before may still run what a person was asked about.
+        """
         await self._registry.refresh()
         tool = await self._registry.find(question.record.name)
         if tool is None:
@@ -284,7 +290,7 @@ class Approvals:
                 f"Nobody offers {question.record.name} at the moment. Approve when its worker is "
                 "back, or deny. The question stands as it was."
             )
-        return tool
+        return tool.in_version(question.record.spec_hash)
 
     async def _edited(self, wants: Wanted, tool: RegisteredTool) -> EditedArguments | None:
         if not wants.is_edited:
