@@ -104,6 +104,27 @@ async def test_without_the_definition_nobody_knows_what_is_secret(cell: Cell) ->
         await cell.rail.approvals.redacted(approval_id)
 
 
+async def test_a_watch_misses_none_of_many_that_wait_while_some_end(cell: Cell) -> None:
+    """More than one read gives; those that end meanwhile move the places of all behind them."""
+    run = await asking(cell)
+    asked = [
+        CallRequest(id=f"c{n}", name="demo.ask", arguments={"text": "a"}, turn=n // 8)
+        for n in range(1_004)
+    ]
+    ids = {ticket.approval_id for ticket in await asyncio.gather(*map(run.dispatch, asked))}
+    seen: list[ApprovalRecord] = []
+    async with aclosing(cell.rail.approvals.watch()) as watch:
+        seen.append(await anext(watch))
+        for approval_id in (await cell.rail.approvals.ids())[:3]:
+            await cell.rail.approvals.deny(approval_id, by="ann")
+        while sum(record.state is ApprovalState.DENIED for record in seen) < 3:
+            seen.append(await anext(watch))
+    pending = [record.approval_id for record in seen if record.state is ApprovalState.PENDING]
+
+    assert set(pending) == ids
+    assert len(pending) == len(ids)
+
+
 @dataclass
 class Mortal:
     """A cell on a server of the test's own, with one question and a watch that has shown it."""

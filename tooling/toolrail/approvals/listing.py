@@ -4,7 +4,7 @@ Is: call records to `ApprovalRecord`, in the state the clock of Redis gives them
 (`deciding.py`). Above: `approvals.py`. Below: the ledger's reader and journal.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -153,14 +153,12 @@ class Questions:
 
         Ends with its client.
         """
-        last, offset = await self._journal.last_change(), 0
-        while True:
-            page = await self.pending(run_id="", offset=offset, limit=PAGE_MAX)
-            for record in page.records:
+        last = await self._journal.last_change()
+        # By name, since places in the list move as questions end; those are told of afterwards.
+        waiting = await self._reader.parked()
+        for start in range(0, len(waiting), PAGE_MAX):
+            for record in await self._still_pending(waiting[start : start + PAGE_MAX]):
                 yield record
-            offset += PAGE_MAX
-            if offset >= page.total:
-                break
         try:
             async for run_id, key in self._journal.changes(after=last, kinds=CHANGING, away=away):
                 changed = await outlasting(
@@ -172,6 +170,14 @@ class Questions:
                     yield changed
         except Closed:
             return
+
+    async def _still_pending(self, calls: Sequence[tuple[str, str]]) -> list[ApprovalRecord]:
+        rows = await self._reader.call_fields(calls, ("approval", "approval_state"))
+        return [
+            ApprovalRecord.model_validate_json(row["approval"])
+            for row in rows
+            if "approval" in row and row.get("approval_state") == ApprovalState.PENDING
+        ]
 
     async def _standing(self, run_id: str, key: str) -> ApprovalRecord | None:
         call = await self._reader.call(run_id, key)

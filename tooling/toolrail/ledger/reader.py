@@ -4,7 +4,7 @@ Is: records of runs and calls, what is due, totals. Is not: changing any of them
 the journal (`journal.py`). Above: client, reaper, CLI. Below: `redis_io`, `keys`, `paging`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast, get_args
 
@@ -87,6 +87,12 @@ class LedgerReader:
         """Return the call's record, or None."""
         fields = await self._hash(self._keys.call(run_id, call_key))
         return StoredCall(run_id, call_key, fields) if fields else None
+
+    async def call_fields(
+        self, calls: Sequence[tuple[str, str]], names: Sequence[str]
+    ) -> list[dict[str, str]]:
+        """Return the named fields of many calls, each (run_id, call_key), without absent ones."""
+        return await self._pages.fields([self._keys.call(*call) for call in calls], names)
 
     async def has_ended(self, run_id: str, call_key: str) -> bool:
         """Return whether the call has its outcome, or is forgotten; cheaper than its record."""
