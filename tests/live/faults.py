@@ -60,6 +60,7 @@ FIRED = {
     "ToolrailExporterDown",
     "ToolrailDeadLettersGrowing",
     "ToolrailApprovalsStale",
+    "ToolrailApprovalsExpired",
     "ToolrailMcpServerDown",
 }
 """Alerts that the script makes fire."""
