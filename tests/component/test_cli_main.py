@@ -39,7 +39,7 @@ def run_planted(command: Command, *options: str) -> int:
     return run([*options, "planted"], commands={"planted": Planted("planted", command)})
 
 
-def test_an_error_of_ours_is_one_sentence_and_exit_code_1(
+def test_an_error_of_ours_is_one_sentence_and_its_own_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A user never sees a traceback for a failure that has a name."""
@@ -50,7 +50,7 @@ def test_an_error_of_ours_is_one_sentence_and_exit_code_1(
     code = run_planted(command)
     err = capsys.readouterr().err
 
-    assert code == 1
+    assert code == 3
     assert err == f"error: {RedisUnavailable.default_message()}\n"
 
 
@@ -94,7 +94,7 @@ def test_debug_shows_the_traceback_too(capsys: pytest.CaptureFixture[str]) -> No
 def test_an_unexpected_exception_says_that_it_is_a_bug(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its name and text, and how to get the trace; exit code 1."""
+    """Its name and text, and how to get the trace; exit code 3."""
 
     def command() -> None:
         raise KeyError("missing")
@@ -102,7 +102,7 @@ def test_an_unexpected_exception_says_that_it_is_a_bug(
     code = run_planted(command)
     err = capsys.readouterr().err
 
-    assert code == 1
+    assert code == 3
     assert err.startswith("error: KeyError: 'missing'\n")
     assert "Traceback" not in err
 
@@ -182,5 +182,5 @@ def test_a_command_that_cannot_be_imported_does_not_hide_the_others(
 
     assert run(["planted"], commands=commands) == 0
     assert run(["--help"], commands=commands) == 0
-    assert run(["broken"], commands=commands) == 1
+    assert run(["broken"], commands=commands) == 3
     assert "No module named 'gone'" in capsys.readouterr().err

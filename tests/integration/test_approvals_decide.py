@@ -23,7 +23,7 @@ from toolrail_schemas import ApprovalState
 pytestmark = pytest.mark.one_redis
 
 NO_ID = f"run_01J00000000000000000000000.{'0' * 16}"
-NOT_FOUND, REFUSED, NO_REDIS, CONFLICT, USAGE, CONFIG = 1, 2, 3, 4, 64, 78
+NOT_FOUND, REFUSED, NO_REDIS, CONFLICT, USAGE = 1, 2, 3, 4, 64
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ async def test_a_login_that_all_share_decides_nothing(
     for words in (("approve",), ("deny",), ("edit", "--set", 'text="b"', "--yes")):
         ran = await desk(words[0], approval_id, *words[1:])
 
-        assert ran.code == CONFIG
+        assert ran.code == USAGE
         assert "--by: the login here is nobody's own." in ran.err
         assert "Say who decides: --by NAME." in ran.err
     assert await state_of(desk, approval_id) is ApprovalState.PENDING
@@ -108,7 +108,7 @@ async def test_the_model_reads_the_reason_of_a_refusal(desk: Desk) -> None:
     result = await desk.run.wait(await desk.run.dispatch(request), timeout_s=5)
     shown = await desk("show", short(approval_id))
 
-    assert (long.code, still) == (CONFIG, ApprovalState.PENDING)
+    assert (long.code, still) == (USAGE, ApprovalState.PENDING)
     assert "--reason: has 501 characters; the limit is 500." in long.err
     assert error_text(result).endswith('as a JSON string: "Not to [red]them[/red]."')
     assert "│ Not to [red]them[/red]." in shown.out
@@ -268,9 +268,9 @@ async def test_an_edit_comes_from_a_file_or_from_standard_input(
         (("--set", 'text="a"', "--yes"), NOT_FOUND, "The arguments are unchanged"),
         (("--set", 'text="b"'), USAGE, "Say --yes where nobody can be asked."),
         ((), USAGE, "There is no terminal to edit on"),
-        (("--set", "text=b", "--yes"), CONFIG, "is no JSON"),
-        (("--file", "gone.json", "--yes"), CONFIG, "--file: gone.json cannot be read"),
-        (("--file", "-", "--set", "text=1"), CONFIG, "Keep one of them."),
+        (("--set", "text=b", "--yes"), USAGE, "is no JSON"),
+        (("--file", "gone.json", "--yes"), USAGE, "--file: gone.json cannot be read"),
+        (("--file", "-", "--set", "text=1"), USAGE, "Keep one of them."),
     ],
 )
 async def test_an_edit_that_cannot_be_leaves_the_question_as_it_was(

@@ -167,7 +167,7 @@ async def test_without_the_definition_whole_arguments_are_not_shown(desk: Desk) 
     await desk.offer(mail(description="Another."))
     full, page = await desk("show", approval_id, "--full"), await desk("show", approval_id)
 
-    assert (full.code, full.out) == (1, "")
+    assert (full.code, full.out) == (2, "")
     assert "Look at the summary. Or see everything: --reveal." in full.err
     assert (page.code, "│ pin: «redacted»" in page.out) == (0, True)
 

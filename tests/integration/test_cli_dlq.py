@@ -257,7 +257,7 @@ def test_looking_needs_no_secret_and_tells_when_redis_is_away(
     away = cli("dlq", *line)
 
     assert here.code == (0 if line == ("list",) else 1)
-    assert away.code == 1
+    assert away.code == 3
     assert away.err.startswith("error: Redis did not answer in time.")
 
 

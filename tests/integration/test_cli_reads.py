@@ -279,12 +279,12 @@ async def test_a_record_of_another_version_is_shown_as_far_as_it_goes(cell: Cell
 def test_redis_that_is_away_is_one_sentence(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...]
 ) -> None:
-    """What is wrong and what to look at; exit code 1, no traceback."""
+    """What is wrong and what to look at; exit code 3, no traceback."""
     monkeypatch.setenv("TOOLRAIL_REDIS_URL", "redis://:hush@127.0.0.1:1/0")
     monkeypatch.setenv("TOOLRAIL_REDIS_TIMEOUT_S", "0.1")
     said = cli(*line)
 
-    assert said.code == 1
+    assert said.code == 3
     assert said.out == ""
     assert said.err.startswith("error: Redis did not answer in time. Check that it runs at")
     assert "Traceback" not in said.err

@@ -102,7 +102,7 @@ def test_an_unknown_profile_is_one_clear_error(capsys: pytest.CaptureFixture[str
     code = run(["run", "open", "--profile", "nosuch"])
     err = capsys.readouterr().err
 
-    assert code == 1
+    assert code == 78
     assert err.startswith("error: ")
     assert "nosuch" in err
 
@@ -130,5 +130,5 @@ def test_a_file_of_arguments_that_is_not_there_is_named(
     """Before any run is opened."""
     code = run(["call", "no.such_tool", "--args", f"@{tmp_path}/gone.json"])
 
-    assert code == 78
+    assert code == 64
     assert "gone.json cannot be read: No such file or directory" in capsys.readouterr().err

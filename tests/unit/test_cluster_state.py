@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from toolrail.cli.up import parse_scale
 from toolrail.errors import ClusterRunning, ConfigError
 from toolrail.settings import Settings
-from toolrail.supervisor.cluster import parse_scale
 from toolrail.supervisor.state import (
     STATE_FILE,
     TARGETS_FILE,

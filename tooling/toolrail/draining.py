@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from toolrail.errors import RedisUnavailable, ToolrailError
+from toolrail.errors import LedgerError, RedisUnavailable
 from toolrail.fleet import Fleet, WorkerRecord
 
 LOOK_EVERY_S = 0.25
 """A draining worker speaks every second."""
 
 
-class WorkerNotFound(ToolrailError):
+class WorkerNotFound(LedgerError):
     """No live worker has this name. `toolrail workers` lists those that live."""
 
     code = "worker.not_found"

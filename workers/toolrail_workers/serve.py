@@ -14,11 +14,9 @@ from contextlib import contextmanager
 
 import typer
 
-from toolrail import exit_codes
-from toolrail.cli.failures import tell_error
 from toolrail.cli.options import CommandExit
-from toolrail.cli.start import options_of, start
-from toolrail.errors import ConfigError, RedisUnavailable
+from toolrail.cli.start import start
+from toolrail.errors import RedisUnavailable
 from toolrail.metrics.process import ProcessMetrics
 from toolrail.metrics.serve import serve_beside
 from toolrail.redis_io import check_version, connect
@@ -44,14 +42,11 @@ def serve(
     """Serve the queues until SIGTERM.
 
     Raises:
-        CommandExit: Always: 0 after a drain, 78 for wrong settings, else Celery's code.
+        CommandExit: 0 after a drain, else Celery's code.
+        ConfigError: A setting is wrong.
         RedisTooOld: No worker can use this server.
     """
-    try:
-        settings = prepare(context, slots=slots)
-    except ConfigError as error:
-        tell_error(error, is_debugging=options_of(context).is_debugging)
-        raise CommandExit(exit_codes.CONFIG) from None
+    settings = prepare(context, slots=slots)
     if os.geteuid() == 0:
         log.warning("worker.runs_as_root: tools have every right here; start it as another user")
     with showing_why_not_ready(settings):

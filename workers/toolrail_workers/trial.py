@@ -18,12 +18,12 @@ import typer
 
 from toolrail.cli.arguments import read_arguments
 from toolrail.cli.failures import answering
-from toolrail.cli.options import CommandExit
+from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.show import exit_code_of, result_text
 from toolrail.cli.start import options_of, start
 from toolrail.discovery import DiscoveredTools, discover_tools
 from toolrail.entry import DEFAULT_OUTPUT_BYTES
-from toolrail.errors import ConfigError, InvalidArguments
+from toolrail.errors import InvalidArguments
 from toolrail.judgement import Asked, judge
 from toolrail.ledger import Held
 from toolrail.policy.layers import Layers, UserLayer
@@ -67,15 +67,15 @@ def run_trial(
     """Try a tool and print its result.
 
     Raises:
-        CommandExit: Always: 0 fine, 1 recoverable, 2 policy, 3 system, 78 settings, profile or
-            workspace cannot be used.
+        CommandExit: Always: 0 fine, 1 recoverable, 2 policy, 3 system, 64 the workspace is no
+            folder, 78 settings or profile cannot be used.
     """
     with answering(options_of(context)):
         settings = start(context, joins_cluster=False)
         arguments = read_arguments(args)
         if workspace is not None and not workspace.is_dir():
             fix = "Name a folder with input/, output/ and so on, or leave it out for an empty one."
-            raise ConfigError(f"{workspace} is no folder.", fix=fix, key="--workspace")
+            raise UsageError(f"{workspace} is no folder.", fix=fix, key="--workspace")
         # Like `python -m`: a tool author's module lies where he stands.
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))

@@ -23,12 +23,11 @@ from toolrail.cli.approvals_edit import edit as edit_arguments
 from toolrail.cli.approvals_ids import Finder
 from toolrail.cli.approvals_page import Shown, list_head, list_lines, page_lines, record_data
 from toolrail.cli.arguments import read_arguments
-from toolrail.cli.failures import answering
-from toolrail.cli.options import CommandExit
+from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.plain import ascii_json, columns, plain
 from toolrail.cli.reading import place
-from toolrail.cli.start import options_of, start
-from toolrail.errors import ApprovalRefused, ConfigError
+from toolrail.cli.start import start
+from toolrail.errors import ApprovalRefused
 from toolrail.sync import Approvals, Toolrail
 from toolrail_schemas import ApprovalRecord, ApprovalScope
 
@@ -145,10 +144,7 @@ def approve(
     def work(record: ApprovalRecord) -> Decision:
         return decisions.approve(world, record, scope)
 
-    with (
-        answering(options_of(context)),
-        deciding(start(context), by, effect_may_repeat=effect_may_repeat) as world,
-    ):
+    with deciding(start(context), by, effect_may_repeat=effect_may_repeat) as world:
         given = approval_ids or [_the_one_that_waits(world, remember=remember)]
         note = ", for the rest of the run" if remember else ""
         code = decisions.decide_each(world, given, work, note=note)
@@ -173,12 +169,11 @@ def deny(
     def work(record: ApprovalRecord) -> Decision:
         return decisions.deny(world, record, reason)
 
-    with answering(options_of(context)):
-        if len(reason.strip()) > REASON_MAX_CHARS:
-            problem = f"has {len(reason.strip())} characters; the limit is {REASON_MAX_CHARS}."
-            raise ConfigError(problem, fix="Say it shorter.", key="--reason")
-        with deciding(start(context), by) as world:
-            code = decisions.decide_each(world, approval_ids, work)
+    if len(reason.strip()) > REASON_MAX_CHARS:
+        problem = f"has {len(reason.strip())} characters; the limit is {REASON_MAX_CHARS}."
+        raise UsageError(problem, fix="Say it shorter.", key="--reason")
+    with deciding(start(context), by) as world:
+        code = decisions.decide_each(world, approval_ids, work)
     raise CommandExit(code)
 
 
@@ -210,18 +205,17 @@ def edit(
     def work(record: ApprovalRecord) -> Decision:
         return edit_arguments(world, record, wanted)
 
-    with answering(options_of(context)):
-        if sets and file is not None:
-            raise ConfigError("stands beside --set.", fix="Keep one of them.", key="--file")
-        wanted = Edit(
-            sets=parse_sets(sets or ()),
-            text=None if file is None else read_arguments(f"@{file}", key="--file"),
-            is_confirmed=yes,
-            scope=ApprovalScope.RUN if remember else ApprovalScope.ONCE,
-        )
-        note = ", with these arguments" + (", for the rest of the run" if remember else "")
-        with deciding(start(context), by, effect_may_repeat=effect_may_repeat) as world:
-            code = decisions.decide(world, approval_id, work, note=note)
+    if sets and file is not None:
+        raise UsageError("stands beside --set.", fix="Keep one of them.", key="--file")
+    wanted = Edit(
+        sets=parse_sets(sets or ()),
+        text=None if file is None else read_arguments(f"@{file}", key="--file"),
+        is_confirmed=yes,
+        scope=ApprovalScope.RUN if remember else ApprovalScope.ONCE,
+    )
+    note = ", with these arguments" + (", for the rest of the run" if remember else "")
+    with deciding(start(context), by, effect_may_repeat=effect_may_repeat) as world:
+        code = decisions.decide(world, approval_id, work, note=note)
     raise CommandExit(code)
 
 

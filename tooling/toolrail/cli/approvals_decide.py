@@ -20,17 +20,11 @@ from toolrail import exit_codes
 from toolrail.approvals import Decision
 from toolrail.cli.approvals_ids import Finder
 from toolrail.cli.approvals_words import name_words
-from toolrail.cli.options import CommandExit
+from toolrail.cli.failures import code_of
+from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.plain import plain
 from toolrail.errors import (
-    ApprovalConflict,
-    ApprovalNotFound,
-    ApprovalRefused,
-    ConfigError,
-    InvalidArguments,
     RedisError,
-    RunClosed,
-    RunNotFound,
     ToolrailError,
 )
 from toolrail.settings import Settings
@@ -69,11 +63,11 @@ def _person(settings: Settings, by: str | None) -> str:
         return by
     fix = "Say who decides: --by NAME."
     if not settings.login_is_person:
-        raise ConfigError("the login here is nobody's own.", fix=fix, key="--by")
+        raise UsageError("the login here is nobody's own.", fix=fix, key="--by")
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
-        raise ConfigError("nobody is logged in here.", fix=fix, key="--by") from None
+        raise UsageError("nobody is logged in here.", fix=fix, key="--by") from None
 
 
 @contextmanager
@@ -88,7 +82,7 @@ def deciding(
         effect_may_repeat: Decide although an equal call of the run may have taken effect.
 
     Raises:
-        ConfigError: No name is given, and no login is that of a person.
+        UsageError: No name is given, and no login is that of a person.
         CommandExit: Redis cannot be used, which is told.
     """
     who = _person(settings, by)
@@ -193,7 +187,7 @@ def tell(head: str, error: ToolrailError, more: str = "") -> int:
     _say_error(f"{head}  {plain(first)}" if head else plain(first))
     for line in (*rest, *([more] if more else [])):
         _say_more(line)
-    return _code_of(error)
+    return code_of(error)
 
 
 def nothing(why: str, *, code: int = exit_codes.FAILED) -> CommandExit:
@@ -213,20 +207,6 @@ def confirm(question: str, *, default: bool = False) -> bool:
     except typer.Abort:
         typer.echo()
         raise nothing("Interrupted.", code=exit_codes.INTERRUPTED) from None
-
-
-def _code_of(error: ToolrailError) -> int:
-    match error:
-        case ApprovalConflict() | RunClosed():
-            return exit_codes.CONFLICT
-        case ApprovalRefused() | InvalidArguments():
-            return exit_codes.POLICY
-        case ApprovalNotFound() | RunNotFound():
-            return exit_codes.FAILED
-        case ConfigError():
-            return exit_codes.CONFIG
-        case _:
-            return exit_codes.SYSTEM
 
 
 def _did(decision: Decision) -> str:

@@ -21,11 +21,11 @@ from toolrail.cli.approvals_decide import Deciding, approve, confirm, nothing, t
 from toolrail.cli.approvals_diff import diff_lines, same
 from toolrail.cli.approvals_words import left_words, name_words
 from toolrail.cli.editor import edit_text
+from toolrail.cli.options import UsageError
 from toolrail.cli.plain import columns, json_lines, plain, said
 from toolrail.errors import (
     AdmissionClosed,
     ApprovalRefused,
-    ConfigError,
     InvalidArguments,
     RedisError,
     RedisUnavailable,
@@ -61,19 +61,19 @@ def parse_sets(given: Sequence[str]) -> dict[str, JsonValue]:
     """Return the values of `--set key=json`.
 
     Raises:
-        ConfigError: No `=`, no key, a key twice, or no JSON after it.
+        UsageError: No `=`, no key, a key twice, or no JSON after it.
     """
     out: dict[str, JsonValue] = {}
     for item in given:
         key, equals, text = item.partition("=")
         if not key or not equals or key in out:
             fix = "Write --set KEY=JSON, each key once."
-            raise ConfigError(f"{plain(item[:80])!r} sets nothing.", fix=fix, key="--set")
+            raise UsageError(f"{plain(item[:80])!r} sets nothing.", fix=fix, key="--set")
         try:
             out[key] = json.loads(text)
         except (ValueError, RecursionError):
             fix = f"Text needs its quotes too, such as --set '{plain(key)}=\"…\"'."
-            raise ConfigError(
+            raise UsageError(
                 f"the value of {plain(key)!r} is no JSON.", fix=fix, key="--set"
             ) from None
     return out

@@ -8,7 +8,7 @@ Above: `call`, `try`. Below: the file system.
 import sys
 from pathlib import Path
 
-from toolrail.errors import ConfigError
+from toolrail.cli.options import UsageError
 
 
 def read_arguments(text: str, *, key: str = "--args") -> str:
@@ -19,7 +19,7 @@ def read_arguments(text: str, *, key: str = "--args") -> str:
         key: The option it was given with.
 
     Raises:
-        ConfigError: The file cannot be read.
+        UsageError: The file cannot be read.
     """
     if not text.startswith("@"):
         return text
@@ -31,4 +31,4 @@ def read_arguments(text: str, *, key: str = "--args") -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         fix = "Name a file with a JSON object, or write the object itself."
-        raise ConfigError(f"{file} cannot be read: {reason}.", fix=fix, key=key) from None
+        raise UsageError(f"{file} cannot be read: {reason}.", fix=fix, key=key) from None

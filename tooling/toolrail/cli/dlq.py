@@ -15,14 +15,13 @@ from redis.asyncio import Redis
 
 from toolrail import exit_codes
 from toolrail.cli.letter_page import LETTER_COLUMNS, letter_cells, print_letter
-from toolrail.cli.options import CommandExit
+from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.plain import plain
 from toolrail.cli.reading import place, reading
 from toolrail.cli.redrive import RedriveOrder, redrive_all
 from toolrail.cli.start import start
 from toolrail.cli.tables import print_json, print_note, print_table
 from toolrail.dead_letters import LIMIT, DeadLetter, DeadLetters
-from toolrail.errors import ConfigError
 from toolrail.settings import Settings
 
 LIMIT_MAX = 100_000
@@ -182,11 +181,11 @@ def _chosen(
     ids: Sequence[str] | None, everything: bool, tool: str | None, tenant: str | None, yes: bool
 ) -> Chosen:
     if bool(ids) == everything:
-        raise ConfigError(
+        raise UsageError(
             "name letters, or say --all.", fix="Ids: `toolrail dlq list`.", key="LETTER"
         )
     if ids and (tool or tenant):
-        raise ConfigError(
+        raise UsageError(
             "filters go with --all.", fix="Leave them out, or say --all.", key="--tool"
         )
     return Chosen(ids=ids or (), everything=everything, tool=tool, tenant=tenant, yes=yes)

@@ -12,13 +12,12 @@ from typing import Annotated
 import typer
 
 from toolrail import exit_codes
-from toolrail.cli.options import CommandExit
+from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.plain import plain
 from toolrail.cli.reading import place, reading
 from toolrail.cli.start import start
 from toolrail.cli.tables import print_json, print_note, print_table
 from toolrail.draining import ENDS, Choice, Draining, DrainState, Progress
-from toolrail.errors import ConfigError
 from toolrail.fleet import Fleet
 from toolrail.registry import QUEUES
 from toolrail.settings import Settings
@@ -61,7 +60,7 @@ def drain(
     settings = start(context)
     choice = _choice(workers or (), source, host, build, everybody=everybody)
     if undo and wait:
-        raise ConfigError("--wait goes with a drain.", fix="Leave one of them out.", key="--undo")
+        raise UsageError("--wait goes with a drain.", fix="Leave one of them out.", key="--undo")
     order = Order(undo=undo, waits=wait, timeout_s=timeout_s, as_json=as_json)
     if not asyncio.run(_carry_out(settings, choice, order)):
         raise CommandExit(exit_codes.FAILED)
@@ -77,13 +76,13 @@ def _choice(
 ) -> Choice:
     filtered = any(word is not None for word in (source, host, build))
     if [bool(names), filtered, everybody].count(True) != 1:
-        raise ConfigError(
+        raise UsageError(
             "say which workers: names, or --source, --host, --build, or --all.",
             fix="`toolrail workers` lists them.",
             key="WORKER",
         )
     if source is not None and source not in QUEUES:
-        raise ConfigError(
+        raise UsageError(
             f"there is no source {source!r}.",
             fix=f"It is one of {', '.join(QUEUES)}.",
             key="--source",

@@ -10,11 +10,7 @@ from typing import Annotated
 
 import typer
 
-from toolrail import exit_codes
-from toolrail.cli.failures import tell_error
-from toolrail.cli.options import CommandExit
-from toolrail.cli.start import options_of, start
-from toolrail.errors import ConfigError
+from toolrail.cli.start import start
 from toolrail.metrics.exporter import DEFAULT_PORT, Exporter
 from toolrail.metrics.serve import Server
 from toolrail.settings import Settings
@@ -42,11 +38,7 @@ def exporter(
     One per cell. It goes on while Redis is away, and shows what it read last. Exit code 78: the
     settings are wrong, starting it again does not help.
     """
-    try:
-        settings = start(context)
-    except ConfigError as error:
-        tell_error(error, is_debugging=options_of(context).is_debugging)
-        raise CommandExit(exit_codes.CONFIG) from None
+    settings = start(context)
     said = {"metrics_host": host, "metrics_port": port}
     update = {name: value for name, value in said.items() if value is not None}
     asyncio.run(_run(settings.model_copy(update=update), ready_fd))

@@ -1,6 +1,7 @@
-"""Tell a user what went wrong and what to do.
+"""Tell a user what went wrong and what to do, and know the exit code of every error.
 
-Is: the sentences on standard error. Is not: exit codes (`main.py`).
+Is: the sentences on standard error; the one place that maps errors to `exit_codes`. Is not: the
+end of a command that found no error (each command says its own).
 Above: `main.py`, commands that go on after an error. Below: `toolrail.errors`.
 """
 
@@ -13,8 +14,47 @@ from typing import cast
 import typer
 
 from toolrail import exit_codes
-from toolrail.cli.options import CommandExit, GlobalOptions
-from toolrail.errors import ConfigError, ToolrailError
+from toolrail.cli.options import CommandExit, GlobalOptions, UsageError
+from toolrail.errors import (
+    AdmissionClosed,
+    ApprovalConflict,
+    ApprovalRefused,
+    BlobMissing,
+    CallConflict,
+    CallError,
+    ClusterError,
+    ConfigError,
+    InvalidArguments,
+    JournalAppendFailed,
+    JournalConflict,
+    JournalGap,
+    LedgerError,
+    RunClosed,
+    RunConflict,
+    ToolrailError,
+)
+
+_BROKEN = (AdmissionClosed, BlobMissing, JournalAppendFailed, JournalConflict, JournalGap)
+"""Errors of the ledger that no other question would avoid."""
+
+
+def code_of(error: Exception) -> int:
+    """Return the exit code of a command that ends with this error; a bug is ours, so 3."""
+    match error:
+        case UsageError():
+            return exit_codes.USAGE
+        case ConfigError():
+            return exit_codes.CONFIG
+        case ApprovalConflict() | RunClosed() | RunConflict() | CallConflict():
+            return exit_codes.CONFLICT
+        case ApprovalRefused() | InvalidArguments():
+            return exit_codes.POLICY
+        case error if isinstance(error, _BROKEN):
+            return exit_codes.SYSTEM
+        case LedgerError() | CallError() | ClusterError():
+            return exit_codes.FAILED
+        case _:
+            return exit_codes.SYSTEM
 
 
 @contextmanager
@@ -22,14 +62,16 @@ def answering(options: GlobalOptions) -> Generator[None]:
     """Keep the exit codes 0 to 2 for answers of tools, in commands whose exit code is one.
 
     Raises:
-        CommandExit: 78 for wrong settings, 3 for any other failure of ours; both are told.
+        CommandExit: 64 for a wrong command line, 78 for wrong settings, 3 for any other failure of
+            ours; all are told.
     """
     try:
         yield
     except ToolrailError as error:
         tell_error(error, is_debugging=options.is_debugging)
-        code = exit_codes.CONFIG if isinstance(error, ConfigError) else exit_codes.SYSTEM
-        raise CommandExit(code) from error
+        code = code_of(error)
+        is_said = code in {exit_codes.USAGE, exit_codes.CONFIG}
+        raise CommandExit(code if is_said else exit_codes.SYSTEM) from error
 
 
 def tell_error(error: ToolrailError, *, is_debugging: bool = False) -> None:

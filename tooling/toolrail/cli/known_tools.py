@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from toolrail.discovery import discover_tools
-from toolrail.errors import ConfigError, RedisError
+from toolrail.errors import RedisError, UnknownTool
 from toolrail.policy.selectors import did_you_mean
 from toolrail.redis_io import connect
 from toolrail.registry import RegisteredTool, Registry
@@ -54,18 +54,17 @@ class KnownTools:
         """Return the tool; a plausible MCP or extension name is assumed to be an untrusted tool.
 
         Raises:
-            ConfigError: No tool has the name, and none could that is not installed.
+            UnknownTool: No tool has the name, and none could that is not installed.
         """
         known = self.by_name.get(name) or _assumed(name)
         if known is None:
-            raise ConfigError(
-                f"there is no tool {name!r}.",
-                fix=did_you_mean(name, self.by_name)
+            advice = (
+                did_you_mean(name, self.by_name)
                 if self.by_name
-                else "Install its package, name its module in TOOLRAIL_TOOL_MODULES, "
-                "or start the cluster that has it.",
-                key="TOOL",
+                else "Install its package, name its module in TOOLRAIL_TOOL_MODULES, or start the "
+                "cluster that has it."
             )
+            raise UnknownTool(f"There is no tool {name!r}.\n{advice}")
         return known
 
 

@@ -14,7 +14,7 @@ import typer
 
 from toolrail import exit_codes
 from toolrail.cli.catalogue import Command, Entry, all_commands
-from toolrail.cli.failures import tell_bug, tell_error
+from toolrail.cli.failures import code_of, tell_bug, tell_error
 from toolrail.cli.options import CommandExit, GlobalOptions
 from toolrail.errors import ToolrailError
 
@@ -45,10 +45,10 @@ def run(arguments: Sequence[str], *, commands: Mapping[str, Entry] | None = None
         return exit_codes.INTERRUPTED
     except ToolrailError as error:
         tell_error(error, is_debugging=is_debugging)
-        return exit_codes.FAILED
+        return code_of(error)
     except Exception as error:  # noqa: BLE001  # the process edge: no traceback reaches a user
         tell_bug(error, is_debugging=is_debugging)
-        return exit_codes.FAILED
+        return code_of(error)
     return 0
 
 
@@ -57,6 +57,7 @@ def build_app(arguments: Sequence[str], commands: Mapping[str, Entry]) -> typer.
     app = typer.Typer(
         name="toolrail",
         help="Governed tool calls for AI agents, on a real message queue.",
+        epilog=_exit_codes(),
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -69,6 +70,12 @@ def build_app(arguments: Sequence[str], commands: Mapping[str, Entry]) -> typer.
         elif wanted is None:
             _mount_name(app, entry)
     return app
+
+
+def _exit_codes() -> str:
+    return "Exit codes: " + "; ".join(
+        f"{code} {text}" for code, text in exit_codes.MEANINGS.items()
+    )
 
 
 def _mount(app: typer.Typer, name: str, command: Command) -> None:

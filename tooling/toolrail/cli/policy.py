@@ -4,7 +4,7 @@ Is: the policy on a terminal, with or without a running cluster. Is not: the pol
 (`toolrail.policy`).
 Above: `main.py`. Below: `toolrail.policy`, `known_tools.py`.
 
-Exit codes of `explain`: 0 the call may happen (perhaps after approval), 2 it may not, 1 error.
+Exit codes of `explain`: 0 the call may happen (perhaps after approval), 2 it may not.
 """
 
 from pathlib import Path
@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from toolrail import exit_codes
 from toolrail.cli.arguments import read_arguments
 from toolrail.cli.failures import tell_error
 from toolrail.cli.known_tools import KnownTools, find_tools
-from toolrail.cli.options import CommandExit
+from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.start import start
-from toolrail.errors import ConfigError
 from toolrail.policy.dynamic import effects_of_arguments
 from toolrail.policy.explain import Explanation, explain
 from toolrail.policy.inputs import CORE_SURFACE, Facts
@@ -27,8 +27,6 @@ from toolrail.policy.selectors import Effect
 from toolrail.policy.unmatched import Unmatched, unmatched_selectors
 from toolrail_schemas import Caller, ToolSpec, canonical_json
 
-EXIT_FAILED = 1
-EXIT_DENIED = 2
 DEFAULT_PROFILE = "assistant"
 
 app = typer.Typer(help="Explain what the policy decides and why.", no_args_is_help=True)
@@ -59,7 +57,7 @@ def explain_tool(
 ) -> None:
     """Say what a caller may do with a tool, which rule decided, and what was outvoted.
 
-    Exit code: 0 the call may happen, perhaps after approval; 2 it may not; 1 error.
+    Exit code: 0 the call may happen, perhaps after approval; 2 it may not; 1 there is no such tool.
     """
     settings = start(context)
     snapshot = load_policy(policy_dir or settings.policy_dir).snapshot(profile=profile, user=user)
@@ -70,7 +68,7 @@ def explain_tool(
     if known.origin == "assumed":
         _note(f"nobody here knows {tool}; it is taken for an untrusted tool of that name.")
     _show(told, origin=known.origin, as_json=as_json)
-    raise CommandExit(0 if told.decision.callable else EXIT_DENIED)
+    raise CommandExit(exit_codes.OK if told.decision.callable else exit_codes.POLICY)
 
 
 @app.command("check")
@@ -91,7 +89,7 @@ def check_folder(
     for problem in problems:
         tell_error(problem)
     if policies is None:
-        raise CommandExit(EXIT_FAILED)
+        raise CommandExit(exit_codes.FAILED)
     if chosen is not None:
         # The built-in folder speaks of every tool that comes with Toolrail, installed or not.
         _warn(policies, find_tools(settings))
@@ -104,7 +102,7 @@ def _effects(spec: ToolSpec, args: str | None) -> frozenset[Effect]:
     try:
         arguments = _OBJECT.validate_json(read_arguments(args))
     except ValidationError:
-        raise ConfigError(
+        raise UsageError(
             "must be a JSON object.", fix='Write it like \'{"path": "a.txt"}\'.', key="--args"
         ) from None
     return effects_of_arguments(spec, arguments)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from toolrail import exit_codes
 from toolrail.cli.call import DEFAULT_PROFILE
 from toolrail.cli.options import CommandExit
 from toolrail.cli.plain import plain
@@ -122,4 +123,4 @@ async def _cancel(run: Run) -> None:
 def _tell_end(end: RunEnd) -> None:
     typer.echo(end.status)
     if end.status == "calls_pending":
-        raise CommandExit(1)
+        raise CommandExit(exit_codes.FAILED)

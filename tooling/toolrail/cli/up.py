@@ -12,10 +12,11 @@ from typing import Annotated
 
 import typer
 
-from toolrail.cli.options import CommandExit
+from toolrail import exit_codes
+from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.start import start
 from toolrail.settings import Settings, redact_url
-from toolrail.supervisor.cluster import LocalCluster, parse_scale
+from toolrail.supervisor.cluster import ONE_OF_EACH, SOURCES, LocalCluster
 from toolrail.supervisor.console import ConsoleSink, JsonSink, LineSink
 from toolrail.supervisor.spec import ChildState
 
@@ -36,6 +37,22 @@ def up(
     settings = start(context, joins_cluster=False)
     code = asyncio.run(_up(settings, parse_scale(scale or [])))
     raise CommandExit(code)
+
+
+def parse_scale(texts: list[str]) -> dict[str, int]:
+    """Return workers per source from `mcp=2` or `builtin=2,mcp=0`; sources not named have one.
+
+    Raises:
+        UsageError: Not of that form, or an unknown source.
+    """
+    scale = dict(ONE_OF_EACH)
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        source, _, count = part.partition("=")
+        if source not in SOURCES or not count.isdecimal() or int(count) > 99:
+            fix = f"Write SOURCE=COUNT with SOURCE one of {', '.join(SOURCES)}, such as mcp=2."
+            raise UsageError(f"{part!r} is no scale.", fix=fix, key="--scale")
+        scale[source] = int(count)
+    return scale
 
 
 async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
@@ -60,7 +77,7 @@ async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
     sink.event("cluster", "stopping; once more kills")
     await cluster.stop()
     given_up = [s for s in cluster.supervisor.statuses() if s.state is ChildState.GIVEN_UP]
-    return 1 if given_up else 0
+    return exit_codes.FAILED if given_up else exit_codes.OK
 
 
 def _sink(settings: Settings) -> LineSink:

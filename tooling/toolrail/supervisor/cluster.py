@@ -16,7 +16,7 @@ from types import MappingProxyType
 from pydantic import SecretStr
 
 from toolrail.embedded import EmbeddedRedis
-from toolrail.errors import ConfigError, ToolrailError
+from toolrail.errors import ToolrailError
 from toolrail.redaction import know
 from toolrail.redis_io import check_version, connect
 from toolrail.settings import Settings, own_environment, variable_of
@@ -217,22 +217,6 @@ class LocalCluster:
             children.insert(0, ChildEntry(name=_REDIS, source=None, pid=self._redis_pid))
         state = ClusterState(supervisor_pid=os.getpid(), settings=shared, children=tuple(children))
         self._folder.write(state)
-
-
-def parse_scale(texts: list[str]) -> dict[str, int]:
-    """Return workers per source from `mcp=2` or `builtin=2,mcp=0`; sources not named have one.
-
-    Raises:
-        ConfigError: Not of that form, or an unknown source.
-    """
-    scale = dict(ONE_OF_EACH)
-    for part in (part.strip() for text in texts for part in text.split(",")):
-        source, _, count = part.partition("=")
-        if source not in SOURCES or not count.isdecimal() or int(count) > 99:
-            fix = f"Write SOURCE=COUNT with SOURCE one of {', '.join(SOURCES)}, such as mcp=2."
-            raise ConfigError(f"{part!r} is no scale.", fix=fix, key="--scale")
-        scale[source] = int(count)
-    return scale
 
 
 async def process_end(pid: int) -> None:
