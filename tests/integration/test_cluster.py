@@ -1,7 +1,6 @@
-"""A real cluster: calls go through, workers die, drain and freeze, nothing is lost.
+"""A real cluster: calls go through, workers drain, commands of its folder find it.
 
-Is: the test kit and `toolrail up` as users have them. Is not: faults inside Redis or the broker
-(chaos).
+Is: the test kit and `toolrail up` as users have them. Is not: faults (`tests/chaos`).
 Above: nothing. Below: `toolrail.testing`, `toolrail up`.
 """
 
@@ -18,7 +17,6 @@ import pytest_asyncio
 import redis
 
 from tests.books import imbalances
-from tests.promises import promise
 from tests.servers import fail_unless_failed
 from tests.waiting import await_until, wait_until
 from toolrail.client import Toolrail
@@ -110,34 +108,6 @@ async def test_a_call_goes_through_a_real_cluster(run: Run) -> None:
     assert await run.status() == "completed"
 
 
-@promise("call.survives-its-worker")
-async def test_a_killed_workers_call_finishes_on_the_other(cluster: Cluster, run: Run) -> None:
-    """SIGKILL in the middle of an idempotent call: second attempt, one result."""
-    ticket = await run.dispatch(CallRequest(id="c1", name="cluster.endless_once"))
-    first = await worker_of(cluster, run, "c1")
-    cluster.kill_worker(first)
-    result = await run.wait(ticket, timeout_s=BOUND_S)
-    starts = await starts_of(run, "c1")
-    await cluster.wait_ready(first, starts=2)
-
-    assert not result.is_error
-    assert [event.payload["attempt"] for event in starts] == [1, 2]
-    assert result.usage.attempts == 2
-
-
-@promise("call.survives-its-worker")
-async def test_a_killed_workers_unsafe_call_is_not_started_again(
-    cluster: Cluster, run: Run
-) -> None:
-    """Nobody can say whether its effect happened, and the caller is told so."""
-    ticket = await run.dispatch(CallRequest(id="c1", name="cluster.endless_effect"))
-    cluster.kill_worker(await worker_of(cluster, run, "c1"))
-    result = await run.wait(ticket, timeout_s=BOUND_S)
-
-    assert result.error_code == "tool.outcome_unknown"
-    assert len(await starts_of(run, "c1")) == 1
-
-
 async def test_a_stopped_worker_finishes_what_it_has_begun(
     cluster: Cluster, run: Run, tmp_path: Path
 ) -> None:
@@ -159,26 +129,6 @@ async def test_a_stopped_worker_finishes_what_it_has_begun(
     assert not result.is_error
     assert result.usage.attempts == 1
     assert exit_code == 0
-
-
-async def test_a_frozen_workers_late_result_changes_nothing(cluster: Cluster, run: Run) -> None:
-    """SIGSTOP longer than the lease: the other worker's result stands when the first awakes."""
-    ticket = await run.dispatch(CallRequest(id="c1", name="cluster.endless_once"))
-    name = await worker_of(cluster, run, "c1")
-    cluster.pause_worker(name)
-    result = await run.wait(ticket, timeout_s=BOUND_S)
-    cluster.resume_worker(name)
-    again = await run.result(ticket)
-    await run.complete()
-    ends = [
-        event.type
-        for event in await run.journal()
-        if event.type in {EventType.TOOL_CALL_COMPLETED, EventType.TOOL_CALL_FAILED}
-    ]
-
-    assert not result.is_error
-    assert again == result
-    assert ends == [EventType.TOOL_CALL_COMPLETED]
 
 
 class Up:

@@ -1,0 +1,348 @@
+"""Give a whole cluster whose every part can be hurt, and a record of all that happens in it.
+
+Is: a Redis of its own, workers that each reach it through a proxy of their own, clients that note
+what they are told. Is not: the faults in an order (`nemesis.py`) or a judgement (`checker.py`).
+Above: tests of faults. Below: `toolrail.testing`, `proxy.py`, `records.py`.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+from pydantic import JsonValue, SecretStr
+
+from tests.chaos.checker import Violation, check
+from tests.chaos.effect_tools import UNITS
+from tests.chaos.proxy import FaultProxy
+from tests.chaos.records import Event, Histories, read_journals
+from tests.sources import ROOT
+from tests.waiting import await_until
+from toolrail import CallRequest, Run, Settings, Toolrail
+from toolrail.doorbell import RedisDoorbell
+from toolrail.embedded import EmbeddedRedis
+from toolrail.errors import AdmissionClosed, RedisUnavailable
+from toolrail.keys import Keys
+from toolrail.request import Ticket
+from toolrail.settings import own_environment, variable_of
+from toolrail.supervisor.spec import ChildSpec, RestartPolicy, Stage
+from toolrail.testing import Cluster
+from toolrail_schemas import Doorbell, ToolResult
+
+LEASE_S = 2.0
+RECOVERY_S = LEASE_S + 5.0
+"""Longest time from the loss of a worker to the answer of a call that may run again."""
+BOUND_S = 50.0
+PREFIX = "chaos:"
+PROFILE = "agent"
+USER = "tester"
+FOREVER = RestartPolicy(base_s=0.1, cap_s=0.2, max_restarts=10_000)
+REPEATABLE = frozenset({"effects.again", "effects.append_again"})
+BUDGETS = {"effects.rare": UNITS}
+POLICY = {
+    "platform.toml": "",
+    "source.toml": "",
+    f"profiles/{PROFILE}.toml": (
+        'on_denied = "return_result"\n'
+        'allow = ["effects.*", "server:effects", "extension:effects"]\n'
+    ),
+    f"users/{USER}.toml": 'waive = ["server:effects", "extension:effects"]\n',
+}
+
+
+def write_settings(folder: Path) -> Settings:
+    """Write policy and servers file; return the settings of a cell whose clocks run fast."""
+    for name, text in POLICY.items():
+        file = folder / "policy" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    entry = {
+        "command": sys.executable,
+        "args": ["-m", "tests.chaos.effect_server"],
+        "cwd": str(ROOT),
+        "toolrail": {"liveness_s": 1},
+    }
+    servers = folder / "mcp.json"
+    servers.write_text(json.dumps({"mcpServers": {"effects": entry}}), encoding="utf-8")
+    return Settings(
+        secret=SecretStr("a secret of the chaos tests"),
+        key_prefix=PREFIX,
+        policy_dir=folder / "policy",
+        mcp_servers_file=servers,
+        tool_modules=("tests.chaos.effect_tools",),
+        slots=16,
+        lease_s=LEASE_S,
+        renew_s=0.4,
+        loop_lag_limit_s=1.8,
+        reaper_interval_s=0.2,
+        ring_grace_s=0.5,
+        announce_s=1.0,
+        drain_s=5.0,
+        redis_timeout_s=1.0,
+    )
+
+
+@dataclass
+class Rig:
+    """One cell, and the hands to hurt it."""
+
+    server: EmbeddedRedis
+    cluster: Cluster
+    histories: Histories
+    folder: Path
+    proxies: dict[str, FaultProxy]
+
+    @property
+    def settings(self) -> Settings:
+        """Of the cell, with the way to Redis that leads through no proxy."""
+        return self.cluster.settings
+
+    @property
+    def keys(self) -> Keys:
+        """Of the cell."""
+        return Keys(self.settings.key_prefix)
+
+    def redis(self) -> "redis.Redis":
+        """Return a connection past all proxies."""
+        return redis.Redis.from_url(self.server.url, decode_responses=True)
+
+    async def add_worker(self, name: str, *, settings: Settings | None = None) -> None:
+        """Start a worker with a proxy of its own; `builtin.1` serves builtin tools."""
+        source = name.partition(".")[0]
+        proxied = await self._proxied(name, settings or self.settings)
+        await self.cluster.add(
+            ChildSpec(
+                name=name,
+                argv=(sys.executable, "-m", "toolrail", "worker", source, "--name", name),
+                env=own_environment() | proxied.to_env() | {variable_of("metrics_port"): "0"},
+                cwd=str(ROOT),
+                source=source,
+                stop_grace_s=20.0,
+                restart=FOREVER,
+            )
+        )
+
+    async def add_extension(self) -> None:
+        """Start the extension."""
+        proxied = await self._proxied("extension", self.settings)
+        await self.cluster.add(
+            ChildSpec(
+                name="effects",
+                argv=(sys.executable, "-m", "tests.chaos.effect_extension"),
+                env=own_environment() | proxied.to_env(),
+                cwd=str(ROOT),
+                stage=Stage.FRONT,
+                restart=FOREVER,
+            )
+        )
+
+    async def _proxied(self, name: str, settings: Settings) -> Settings:
+        assert self.server.port is not None
+        proxy = self.proxies[name] = FaultProxy(self.server.port)
+        await proxy.start()
+        direct = f":{self.server.port}/"
+        url = settings.redis_url.replace(direct, f":{proxy.port}/")
+        return settings.model_copy(update={"redis_url": url})
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a worker's own process."""
+        os.kill(self.cluster.pid(name), number)
+
+    def freeze(self, *names: str) -> None:
+        """SIGSTOP workers, all there are; none of them waits in Redis for a doorbell either."""
+        for name in names:
+            self.signal(name, signal.SIGSTOP)
+
+        with self.redis() as client:
+            for one in client.client_list():
+                if one["cmd"] == "blmpop" and "b" in one["flags"]:
+                    client.client_unblock(int(one["id"]))
+
+    def heal(self) -> None:
+        """Let everything go on that was frozen or held back."""
+        for proxy in self.proxies.values():
+            proxy.open("up", "down")
+        for name in self.cluster.workers():
+            with suppress(ProcessLookupError):
+                self.signal(name, signal.SIGCONT)
+
+    async def rest(self) -> None:
+        """Return when every worker is ready, as before the fault."""
+        self.heal()
+        for name in self.cluster.workers():
+            await self.cluster.wait_ready(name)
+
+    def messages(self, queue: str = "builtin") -> int:
+        """Return how many doorbells are in a queue."""
+        with self.redis() as client:
+            return int(str(client.llen(self.keys.queue(queue))))
+
+    def bell(self, ticket: Ticket, *, attempt: int = 1) -> Doorbell:
+        """Return the doorbell of a call."""
+        secret = self.settings.require_secret()
+        return Doorbell.ring(
+            secret, run_id=ticket.run_id, call_key=ticket.call_key, attempt=attempt
+        )
+
+    def ring(self, bell: Doorbell, *, times: int = 1, queue: str = "builtin") -> None:
+        """Put a doorbell into a queue."""
+        doorbell = RedisDoorbell()
+        with self.redis() as client:
+            for _ in range(times):
+                client.lpush(self.keys.queue(queue), doorbell.inline(queue, bell))
+
+    def events(self, call_id: str) -> list[Event]:
+        """Return what the journals say of a call."""
+        journals = read_journals(self.server.url, self.settings.key_prefix)
+        return [e for events in journals.values() for e in events if e.call_id == call_id]
+
+    def kinds(self, call_id: str) -> list[str]:
+        """Return the kinds of a call's events."""
+        return [event.type for event in self.events(call_id)]
+
+    async def until_started(self, call_id: str, *, times: int = 1) -> str:
+        """Return the worker of a call's last attempt, once it has started so often."""
+
+        def has_started() -> bool:
+            return self.kinds(call_id).count("tool_call_started") >= times
+
+        await await_until(has_started, f"{call_id} has started {times} times", timeout_s=BOUND_S)
+        starts = [event for event in self.events(call_id) if event.type == "tool_call_started"]
+        name = self.cluster.name_of(int(starts[-1].worker.rsplit("-", 2)[1]))
+        assert name is not None
+        return name
+
+    async def until_effect(self, call_id: str) -> None:
+        """Return once a call had its effect."""
+        await await_until(
+            lambda: self.histories.effects(call_id), f"{call_id} has its effect", timeout_s=BOUND_S
+        )
+
+    def violations(self) -> list[Violation]:
+        """Return what the checker finds in the whole life of the cell; it must be at rest."""
+        journals = read_journals(self.server.url, self.settings.key_prefix)
+        return check(self.histories.read(journals), caps=BUDGETS)
+
+
+class Caller:
+    """A careful agent service: it dispatches until it is told, and waits until it is answered."""
+
+    def __init__(self, rig: Rig, rail: Toolrail, run: Run) -> None:
+        self.rail = rail
+        self.run = run
+        self._rig = rig
+        self._series = uuid.uuid4().hex[:8]
+
+    def ids(self, count: int) -> list[str]:
+        """Return the ids of so many calls, the same each time and no other caller's."""
+        return [f"{self._series}-{number}" for number in range(count)]
+
+    def request(self, call_id: str, tool: str, **pauses: float) -> CallRequest:
+        """Return a call of an effect tool; each is a turn of its own, for the turn's budget."""
+        arguments: dict[str, JsonValue] = {"file": str(self._rig.histories.effects_file), **pauses}
+        if not tool.startswith("effects."):
+            arguments["call_id"] = call_id
+        turn = int(call_id.rpartition("-")[2])
+        return CallRequest(id=call_id, name=tool, arguments=arguments, turn=turn)
+
+    async def dispatch(self, call_id: str, tool: str, **pauses: float) -> Ticket:
+        """Return the ticket of an accepted call; the call's id makes trying again safe."""
+        request = self.request(call_id, tool, **pauses)
+        while True:
+            try:
+                ticket = await self.run.dispatch(request)
+            except (RedisUnavailable, AdmissionClosed):
+                continue
+            repeatable = tool in REPEATABLE
+            self._rig.histories.accepted(self.run.id, call_id, repeatable=repeatable)
+            return ticket
+
+    async def answer(self, call_id: str, ticket: Ticket, *, timeout_s: float) -> ToolResult:
+        """Return the result of a call.
+
+        Raises:
+            WaitTimeout: There was none in time.
+        """
+        async with asyncio.timeout(timeout_s + BOUND_S):
+            while True:
+                try:
+                    result = await self.run.wait(ticket, timeout_s=timeout_s)
+                except RedisUnavailable:
+                    continue
+                self._rig.histories.answered(self.run.id, call_id, result.error_code)
+                return result
+
+    async def call(
+        self, call_id: str, tool: str, *, timeout_s: float = BOUND_S, **pauses: float
+    ) -> ToolResult:
+        """Return the result of a new call."""
+        ticket = await self.dispatch(call_id, tool, **pauses)
+        return await self.answer(call_id, ticket, timeout_s=timeout_s)
+
+
+@asynccontextmanager
+async def open_rig(
+    folder: Path,
+    *workers: str,
+    extension: bool = False,
+    options: Mapping[str, str] | None = None,
+    change: Callable[[Settings], Settings] = lambda settings: settings,
+) -> AsyncGenerator[Rig]:
+    """Give a cell with these workers, all ready; leave no process.
+
+    Args:
+        folder: Of the test's own.
+        workers: Such as `builtin.1`; the part before the dot is the source.
+        extension: Also run the extension.
+        options: Further lines for the configuration of Redis.
+        change: Of the settings.
+    """
+    async with AsyncExitStack() as stack:
+        server = EmbeddedRedis(folder / "redis", append_only=True, options=options)
+        await server.start_async()
+        stack.push_async_callback(server.stop_async)
+        settings = change(write_settings(folder)).model_copy(update={"redis_url": server.url})
+        own = Settings(**settings.model_dump(exclude_unset=True))
+        proxies: dict[str, FaultProxy] = {}
+        stack.push_async_callback(_stop_proxies, proxies)
+        cluster = await stack.enter_async_context(Cluster(folder, settings=own, scale={}))
+        rig = Rig(server, cluster, Histories(folder / "histories"), folder, proxies)
+        stack.callback(rig.heal)
+        await asyncio.gather(*(rig.add_worker(name) for name in workers))
+        if extension:
+            await rig.add_extension()
+        yield rig
+
+
+async def _stop_proxies(proxies: Mapping[str, FaultProxy]) -> None:
+    for proxy in proxies.values():
+        await proxy.stop()
+
+
+@asynccontextmanager
+async def open_caller(rig: Rig, *, tools: int = 0) -> AsyncGenerator[Caller]:
+    """Give a client with an open run; afterwards all is at rest, and the checker finds nothing.
+
+    Args:
+        rig: The cell.
+        tools: So many are known to the client at the start.
+    """
+    async with rig.cluster.client() as rail:
+        run = await rail.open_run(profile=PROFILE, user=USER)
+
+        async def are_known() -> bool:
+            await rail.refresh_tools()
+            return len(await run.tools()) >= tools
+
+        await await_until(are_known, f"{tools} tools are known", timeout_s=BOUND_S)
+        yield Caller(rig, rail, run)
+        await rig.rest()
+        violations = rig.violations()
+        assert not violations, "\n".join(map(str, violations))
