@@ -157,6 +157,18 @@ class LedgerBench:
             approval_expires_ms=expires,
         )
 
+    async def ask_again(self, call_id: str, *, expires_in_ms: int = 60_000) -> bool:
+        """Ask a person about a queued call, as a worker does that may not repeat it."""
+        parked = await self.parked_call(call_id, expires_in_ms=expires_in_ms)
+        return await self.ledger.ask_again(
+            self.run_id,
+            parked.call_key,
+            parked.events[-1],
+            record="",
+            expires_ms=parked.approval_expires_ms,
+            actor="worker:w",
+        )
+
     def approval(
         self,
         key: str,

@@ -4,11 +4,12 @@ Is: what each life must have counted. Is not: how it was lived
 (`tests/integration/test_ledger_machine.py`). Above: that test. Below: `tests/totals.py`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tests.totals import Totals
 from toolrail.ledger import unaccounted
-from toolrail_schemas.lifecycle import Answer, CallRecord, CallState
+from toolrail_schemas.lifecycle import Answer, CallRecord
 
 OUTCOMES = {
     None: "ok",
@@ -53,16 +54,12 @@ def check_totals(
     assert grown.observed("took") == len(ended)
     assert grown.observed("wait") == sum(grown.of("attempts").values()) == started
     assert sum(grown.of("late").values()) == kinds.count("tool_result_late")
-    assert grown.of("approval") == _approval(record)
+    assert grown.of("approval") == _approval(record, kinds)
 
 
-def _approval(record: CallRecord) -> dict[str, int]:
-    if record.answer is Answer.NOT_ASKED:
-        return {}
-    if record.state is CallState.AWAITING_APPROVAL:
-        decided = set[str]()
-    elif record.answer in {Answer.APPROVED, Answer.DENIED, Answer.EXPIRED}:
-        decided = {record.answer.value}
-    else:
-        decided = {"cancelled"}
-    return {f"builtin:{word}": 1 for word in {"asked", *decided}}
+def _approval(record: CallRecord, kinds: Sequence[str]) -> dict[str, int]:
+    words = ["asked"] * kinds.count("tool_call_awaiting_approval")
+    words += ["approved"] * kinds.count("tool_call_approved")
+    if record.answer in {Answer.DENIED, Answer.EXPIRED, Answer.CANCELLED}:
+        words.append(record.answer.value)
+    return {f"builtin:{word}": n for word, n in Counter(words).items()}

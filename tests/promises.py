@@ -61,7 +61,6 @@ PROMISES: dict[str, Promise] = {
     "call.unknown-not-repeated": Promise(
         text="An unknown outcome is not repeated without a person.",
         source="DESIGN 2",
-        gaps="Two equal calls that were both queued before either was lost: the second still runs.",
     ),
     "approval.edited-is-checked": Promise(
         text="Arguments that a person edited are checked and judged like a model's; "

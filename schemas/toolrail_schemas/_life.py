@@ -171,6 +171,16 @@ class Claim:
     worker: str
     lease_ms: int
     run_open: bool = True
+    repeats_unknown: bool = False
+    """An equal call of the run may have taken effect, and no approver of this one knew of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """A claim was refused as `repeats_unknown`; told by its worker, with what is to happen."""
+
+    now_ms: int
+    decision: Ask | Refuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +235,7 @@ Event = (
     | Deny
     | ExpireApproval
     | Claim
+    | Repeat
     | Renew
     | Finish
     | Cancel
@@ -319,6 +330,8 @@ class RefusalReason(StrEnum):
     ALREADY_DONE = "already_done"
     STALE_ATTEMPT = "stale_attempt"
     DEADLINE_PASSED = "deadline_passed"
+    REPEATS_UNKNOWN = "repeats_unknown"
+    """An effect that may have happened would be repeated; a person has to say yes first."""
     STALE_FENCE = "stale_fence"
     NOT_DUE = "not_due"
     NOT_APPLICABLE = "not_applicable"

@@ -1,6 +1,7 @@
 """Decide what a person's answer, or their silence, does to a call.
 
-Is: approve, deny, expire (semantics 6). Is not: who may answer.
+Is: approve, deny, expire (semantics 6), and a question that comes up in the queue. Is not: who
+may answer.
 Above: `lifecycle.py`. Below: `_life_ends.py`.
 """
 
@@ -10,6 +11,7 @@ from typing import assert_never
 from toolrail_schemas._life import (
     Answer,
     Approve,
+    Ask,
     CallRecord,
     CallState,
     Deny,
@@ -18,14 +20,19 @@ from toolrail_schemas._life import (
     Outcome,
     Refusal,
     RefusalReason,
+    Refuse,
+    Repeat,
     ReserveUnit,
+    ReturnUnit,
 )
 from toolrail_schemas._life_ends import end_denied, enqueue, refuse
 from toolrail_schemas.events import EventType
 
 
-def answer(record: CallRecord, event: Approve | Deny | ExpireApproval) -> Outcome | Refusal:
-    """Return what the answer does."""
+def answer(
+    record: CallRecord, event: Approve | Deny | ExpireApproval | Repeat
+) -> Outcome | Refusal:
+    """Return what the answer, or the need of one, does."""
     match event:
         case Approve():
             return _approve(record, event)
@@ -33,6 +40,8 @@ def answer(record: CallRecord, event: Approve | Deny | ExpireApproval) -> Outcom
             return _deny(record, event)
         case ExpireApproval():
             return _expire(record, event)
+        case Repeat():
+            return _repeat(record, event)
         case _:
             assert_never(event)
 
@@ -90,3 +99,25 @@ def _expire(record: CallRecord, event: ExpireApproval) -> Outcome | Refusal:
         return refuse(record, RefusalReason.NOT_DUE)
     expired = replace(record, answer=Answer.EXPIRED)
     return end_denied(expired, code="approval.expired", by="expiry", fail_run=event.fail_run)
+
+
+def _repeat(record: CallRecord, event: Repeat) -> Outcome | Refusal:
+    """Ask about a call that was about to start, or deny it; a unit is not held meanwhile."""
+    if record.state is not CallState.QUEUED or record.retry_safe:
+        return refuse(record, RefusalReason.NOT_APPLICABLE)
+    waiting = replace(record, unit_reserved=False)
+    match event.decision:
+        case Ask(expires_ms=expires_ms):
+            asked = replace(
+                waiting,
+                state=CallState.AWAITING_APPROVAL,
+                answer=Answer.PENDING,
+                approval_expires_ms=expires_ms,
+            )
+            entry = Entry(type=EventType.TOOL_CALL_AWAITING_APPROVAL, attempt=record.attempt)
+            return Outcome(record=asked, journal=(entry,), effects=(ReturnUnit(),))
+        case Refuse(error_code=code, fail_run=fail_run):
+            denied = end_denied(waiting, code=code, by="policy", fail_run=fail_run)
+            return replace(denied, effects=(ReturnUnit(), *denied.effects))
+        case _:
+            assert_never(event.decision)

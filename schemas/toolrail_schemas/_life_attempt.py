@@ -77,6 +77,8 @@ def _why_unclaimable(record: CallRecord, event: Claim) -> RefusalReason | None:
         return RefusalReason.RUN_CLOSED
     if event.now_ms >= record.deadline_ms:
         return RefusalReason.DEADLINE_PASSED
+    if event.repeats_unknown and not record.retry_safe:
+        return RefusalReason.REPEATS_UNKNOWN
     return None
 
 

@@ -9,6 +9,7 @@ Above: the ledger's tests, anyone who reasons about a call. Below: `_life_approv
     requested -> denied | failed                         (decided before the queue)
     requested -> awaiting_approval -> queued | denied | failed
     requested -> queued -> running -> completed | failed
+    queued -> awaiting_approval | denied                 (an equal call was lost meanwhile)
     running -> queued                                    (lost, safe to retry, attempts left)
 """
 
@@ -46,6 +47,7 @@ from toolrail_schemas._life import (
     Refuse,
     Reject,
     Renew,
+    Repeat,
     ReserveUnit,
     ReturnUnit,
     RingDoorbell,
@@ -86,6 +88,7 @@ __all__ = [
     "Refuse",
     "Reject",
     "Renew",
+    "Repeat",
     "ReserveUnit",
     "ReturnUnit",
     "RingDoorbell",
@@ -98,7 +101,7 @@ def step(record: CallRecord, event: Event) -> Outcome | Refusal:
     match event:
         case Dispatch():
             return _dispatch(record, event)
-        case Approve() | Deny() | ExpireApproval():
+        case Approve() | Deny() | ExpireApproval() | Repeat():
             return answer(record, event)
         case Claim() | Renew() | Finish() | LeaseExpired():
             return attempt(record, event)

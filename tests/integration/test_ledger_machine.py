@@ -3,37 +3,29 @@
 Time is either far away or over at once, so that the server's clock and the model's agree.
 """
 
-import asyncio
-from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TypeVar, cast
 
 import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
     run_state_machine_as_test,
 )
-from pydantic import JsonValue
 
-from tests.calls import LedgerBench, ledger_bench
-from tests.life_totals import check_totals
 from tests.promises import promise
-from tests.totals import Totals
+from tests.two_lives import TwoLives
 from toolrail.closing import cancel_call, close_call, expire_approval
 from toolrail.errors import ApprovalConflict
 from toolrail.ledger import Claim as Granted
-from toolrail.ledger import Ending, Held, NewCall, Renewal
-from toolrail.results import ending_of, store_result
+from toolrail.ledger import Held, Renewal
+from toolrail.redis_io import command
 from toolrail.settings import Settings
-from toolrail_schemas import TextBlock, ToolResult, sha256_hex
+from toolrail_schemas import sha256_hex
 from toolrail_schemas.lifecycle import (
     Approve,
     Ask,
-    CallRecord,
     CallState,
     Cancel,
     Claim,
@@ -41,7 +33,6 @@ from toolrail_schemas.lifecycle import (
     Deny,
     Dispatch,
     Enqueue,
-    Event,
     ExpireApproval,
     Finish,
     LeaseExpired,
@@ -50,10 +41,9 @@ from toolrail_schemas.lifecycle import (
     Refuse,
     Reject,
     Renew,
-    step,
+    Repeat,
 )
 
-T = TypeVar("T")
 FAR_MS = 3_600_000
 OVER_MS = 0
 SPEC_HASH = "0" * 64
@@ -62,47 +52,10 @@ deadlines = st.sampled_from([*[FAR_MS] * 7, OVER_MS])
 edits = st.sampled_from([None, b'{"text":"2"}', b'{"text":"3"}'])
 AGES_MS = 10**12
 """As far away on the model's clock."""
-TOLD: dict[str, JsonValue] = {
-    "denied_by": "user",
-    "policy_reason": "a test",
-    "on_denied": "return_result",
-}
 
 
-class CallMachine(RuleBasedStateMachine):
-    """One call, lived twice."""
-
-    settings_of_test: Settings
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._runner = asyncio.Runner()
-        self._context = ledger_bench(self.settings_of_test)
-        self.bench: LedgerBench = self.run_async(self._context.__aenter__())
-        self.record = CallRecord()
-        self.kinds: list[str] = []
-        self.asked_sha256 = ""  # of the arguments that people are asked about
-        self.ran_to_its_end = False
-        self.before = self.run_async(Totals.read(self.bench.redis, self.bench.keys))
-        self.now_ms = 1_000_000
-        self.calm = False
-
-    def run_async(self, coroutine: Coroutine[object, object, T]) -> T:
-        """Return what a coroutine returns, on the machine's own loop."""
-        return self._runner.run(cast("Coroutine[None, None, T]", coroutine))
-
-    def expect(self, event: Event) -> Outcome | Refusal:
-        """Let the model take the event; return its answer."""
-        self.now_ms += 1000
-        answer = step(self.record, replace(event, now_ms=self.now_ms))
-        self.record = answer.record
-        self.kinds += [entry.type.value for entry in answer.journal]
-        return answer
-
-    @property
-    def key(self) -> str:
-        """The key of the one call."""
-        return self.bench.key("c1")
+class CallMachine(TwoLives):
+    """Everything that can happen to the call."""
 
     @initialize(
         decision=st.sampled_from(
@@ -134,9 +87,9 @@ class CallMachine(RuleBasedStateMachine):
                 call = replace(parked, deadline_ms=deadline, fields=call.fields)
                 decision = Ask(expires_ms=self.now_ms + (AGES_MS if decision.expires_ms else 0))
             case Refuse():
-                call = self._ended(replace(call, state="denied"), "policy.denied")
+                call = self.ended(replace(call, state="denied"), "policy.denied")
             case Reject():
-                call = self._ended(replace(call, state="failed"), "tool.not_found")
+                call = self.ended(replace(call, state="failed"), "tool.not_found")
             case Enqueue():
                 pass
         self.run_async(self.bench.ledger.dispatch(call))
@@ -153,18 +106,6 @@ class CallMachine(RuleBasedStateMachine):
             )
         )
 
-    def _ended(self, call: NewCall, code: str) -> NewCall:
-        ending = self._ending(code, denied=call.state == "denied")
-        return replace(call, ending=ending, events=(*call.events, *ending.events))
-
-    def _ending(self, code: str = "", *, denied: bool = False, text: str = "") -> Ending:
-        if code:
-            result = ToolResult.failure("c1", "demo.echo", code=code, text=text or None)
-        else:
-            result = ToolResult(call_id="c1", name="demo.echo", content=(TextBlock(text=text),))
-        stored = self.run_async(store_result(result, self.bench.blobs, inline_bytes=65_536))
-        return ending_of(self.key, result, stored, denied=TOLD if denied else None)
-
     @rule(same_spec=st.booleans(), edited=edits, for_run=st.booleans())
     def approve(self, same_spec: bool, edited: bytes | None, for_run: bool) -> None:
         """A person says yes, perhaps about an older version, with other arguments, for the run."""
@@ -179,9 +120,12 @@ class CallMachine(RuleBasedStateMachine):
         )
         answer = self.expect(said)
         self.asked_sha256 = args
+        if answer.journal:
+            self.told = self.unknown.get(self.record.args_sha256, "")
         approval = self.bench.approval(
             self.key, args_sha256=args, spec_hash=spec_hash, edited=edited, for_run=for_run
         )
+        approval = replace(approval, knows_unknown=True)
         try:
             taken = self.run_async(self.bench.ledger.approve(self.bench.run_id, self.key, approval))
         except ApprovalConflict:
@@ -198,7 +142,7 @@ class CallMachine(RuleBasedStateMachine):
             self.bench.ledger.finish(
                 self.bench.run_id,
                 self.key,
-                self._ending("approval.denied", denied=True),
+                self.ending("approval.denied", denied=True),
                 fence=0,
                 actor="user:bob",
                 guard="undecided",
@@ -238,6 +182,7 @@ class CallMachine(RuleBasedStateMachine):
                 nonce=nonce,
                 worker="w",
                 lease_ms=AGES_MS if lease else 0,
+                repeats_unknown=self.repeats_unknown,
             )
         )
         got = self.run_async(
@@ -253,6 +198,48 @@ class CallMachine(RuleBasedStateMachine):
 
         assert isinstance(got, Granted) == isinstance(answer, Outcome), (got, answer)
         assert not isinstance(got, Granted) or got.fence == self.record.fence
+
+    @precondition(lambda self: self.record.state in {CallState.QUEUED, CallState.AWAITING_APPROVAL})
+    @rule(is_claimed=st.booleans())
+    def an_equal_call_is_lost(self, is_claimed: bool) -> None:
+        """Nobody knows whether the effect of this call has happened already; it may be next."""
+        name, arguments = f"lost{len(self.kinds)}", self.record.args_sha256
+        field = f"unknown:demo.echo:{arguments}"
+        run = self.bench.keys.run(self.bench.run_id)
+        self.run_async(command(self.bench.redis, "HSET", run, field, name))
+        self.unknown[arguments] = name
+        if is_claimed:
+            self._claim(self.record.attempt, "a", FAR_MS)
+
+    @precondition(lambda self: self.repeats_unknown and not self.record.retry_safe)
+    @rule(
+        decision=st.sampled_from(
+            [Ask(expires_ms=FAR_MS), Ask(expires_ms=OVER_MS), Refuse(fail_run=False)]
+        )
+    )
+    def repeat(self, decision: Ask | Refuse) -> None:
+        """A worker whose claim was refused for it asks a person, or denies the call."""
+        if isinstance(decision, Ask):
+            expires_ms = self.now_ms + (AGES_MS if decision.expires_ms else 0)
+            answer = self.expect(Repeat(now_ms=0, decision=Ask(expires_ms=expires_ms)))
+            expires_in_ms = FAR_MS if decision.expires_ms else -1
+            taken = self.run_async(self.bench.ask_again("c1", expires_in_ms=expires_in_ms))
+            self.asked_sha256 = "" if taken else self.asked_sha256
+        else:
+            answer = self.expect(Repeat(now_ms=0, decision=decision))
+            closed = self.run_async(
+                self.bench.ledger.finish(
+                    self.bench.run_id,
+                    self.key,
+                    self.ending("policy.denied", denied=True),
+                    fence=0,
+                    actor="worker:w",
+                    guard="repeats",
+                )
+            )
+            taken = closed.status == "closed"
+
+        assert taken == isinstance(answer, Outcome), answer
 
     @rule(behind=st.sampled_from([0, 0, 1]), lease=leases)
     def renew(self, behind: int, lease: int) -> None:
@@ -276,7 +263,7 @@ class CallMachine(RuleBasedStateMachine):
     def finish(self, behind: int, code: str, text: str) -> None:
         """A worker hands in a result."""
         fence = self.record.fence - behind
-        ending = self._ending(code, text=text)
+        ending = self.ending(code, text=text)
         before = self.record
         answer = self.expect(
             Finish(
@@ -354,24 +341,6 @@ class CallMachine(RuleBasedStateMachine):
         )
 
         assert (closed.status == "closed") == isinstance(answer, Outcome)
-
-    def teardown(self) -> None:
-        """Both lives tell the same story, and the books balance."""
-        call = self.run_async(self.bench.call("c1"))
-        kinds = self.run_async(self.bench.kinds())
-        used = self.run_async(self.bench.reader.run_used(self.bench.run_id))
-        totals = self.run_async(Totals.read(self.bench.redis, self.bench.keys))
-        grown = totals.since(self.before)
-        self.run_async(self._context.__aexit__(None, None, None))
-        self._runner.close()
-
-        assert call.state == self.record.state.value
-        assert call.number("attempt") == self.record.attempt
-        assert call.number("fence") == self.record.fence
-        assert kinds[2:] == self.kinds
-        assert (call.fields.get("error_code") or None) == self.record.error_code
-        assert used.get("demo.echo", 0) == int(self.record.unit_reserved)
-        check_totals(grown, self.record, self.kinds, ran_to_its_end=self.ran_to_its_end)
 
 
 @promise("lifecycle.scripts-agree")

@@ -1,19 +1,22 @@
 """Write the question that a person is asked about one call.
 
 Is: `ApprovalRecord` from a draft, the tool and the policy's answer: everything of semantics 6
-that a person must see. Is not: its storing (`entry.py`). Above: `entry.py`. Below: policy, the
-schemas.
+that a person must see, and its event. Is not: its storing. Above: `entry.py`; the worker's
+`repeats.py`. Below: policy, the schemas.
 """
 
 from typing import Final
 
+from pydantic import JsonValue
+
 from toolrail.drafting import Draft
+from toolrail.ledger import EventLine
 from toolrail.policy.dynamic import effects_of_arguments
 from toolrail.policy.remembered import effect_names, offered_scopes
 from toolrail.redaction import clean, summarize
 from toolrail.registry import RegisteredTool
 from toolrail.request import RunContext, approval_id_of
-from toolrail_schemas import ApprovalRecord, PolicyDecision, args_ref
+from toolrail_schemas import ApprovalRecord, EventType, PolicyDecision, args_ref
 
 TITLE_MAX_CHARS: Final = 80
 DESCRIPTION_MAX_CHARS: Final = 500
@@ -59,6 +62,22 @@ def approval_record(
         requested_at=now_ms,
         expires_at=expires_ms,
     )
+
+
+def question_event(record: ApprovalRecord) -> EventLine:
+    """Return what the journal says of a question."""
+    awaiting: dict[str, JsonValue] = {
+        "approval_id": record.approval_id,
+        "args_summary": record.args_summary,
+        "args_ref": record.args_ref,
+        "side_effect": record.annotations.side_effect.value,
+        "destructive": record.annotations.destructive,
+        "source": record.source.value,
+        "rollback": record.rollback.value,
+        "policy_reason": record.policy_reason,
+        "expires_at": record.expires_at,
+    }
+    return EventLine(EventType.TOOL_CALL_AWAITING_APPROVAL, awaiting)
 
 
 def expiry_ms(run: RunContext, tool: RegisteredTool, *, default_ms: int) -> int:

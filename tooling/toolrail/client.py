@@ -15,7 +15,7 @@ import os
 import time
 import uuid
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 from prometheus_client import CollectorRegistry
 from pydantic import JsonValue
@@ -288,9 +288,6 @@ class Toolrail:
         key = self._keys.policy(policy.policy_hash)
         await self._ask("SET", key, policy.dumps(), "PX", ttl_ms)
 
-    async def _get(self, key: str) -> str | None:
-        return cast("str | None", await self._ask("GET", key))
-
     async def _ask(self, *args: str | int) -> object:
         self._open_parts()
         redis = self._connections[0]
@@ -342,7 +339,7 @@ class Toolrail:
             on_rejected=self._metrics.note_rejected,
         )
         journal = JournalReader(redis, blocking, prefix=prefix, deadline_s=deadline_s)
-        lookup = RunLookup(reader, keys=self._keys, get=self._get)
+        lookup = RunLookup(reader)
         approvals = Approvals(
             questions=Questions(
                 ledger=ledger, reader=reader, journal=journal, blobs=blobs, runs=lookup

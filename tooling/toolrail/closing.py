@@ -20,7 +20,7 @@ from toolrail.notice import with_notice
 from toolrail.results import ending_of, store_result
 from toolrail_schemas import JsonObject, ToolResult, Usage
 
-Guard = Literal["queued", "awaiting_approval", "lost", "deadline_over", "approval_over"]
+Guard = Literal["queued", "awaiting_approval", "lost", "deadline_over", "approval_over", "repeats"]
 
 INLINE_BYTES = 65_536
 """Results made here are a sentence or two, so they always stand inline."""

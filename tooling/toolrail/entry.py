@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from toolrail.asking import approval_record, expiry_ms
+from toolrail.asking import approval_record, expiry_ms, question_event
 from toolrail.blobs import Blobs
 from toolrail.doorbell import DoorbellPort
 from toolrail.drafting import Draft
@@ -144,22 +144,11 @@ class EntryWriter:
             now_ms=now_ms,
             expires_ms=now_ms + patience_ms,
         )
-        awaiting: dict[str, JsonValue] = {
-            "approval_id": record.approval_id,
-            "args_summary": record.args_summary,
-            "args_ref": record.args_ref,
-            "side_effect": record.annotations.side_effect.value,
-            "destructive": record.annotations.destructive,
-            "source": record.source.value,
-            "rollback": record.rollback.value,
-            "policy_reason": record.policy_reason,
-            "expires_at": record.expires_at,
-        }
         return replace(
             common,
             state="awaiting_approval",
             fields={**common.fields, "approval": record.model_dump_json()},
-            events=(*common.events, EventLine(EventType.TOOL_CALL_AWAITING_APPROVAL, awaiting)),
+            events=(*common.events, question_event(record)),
             approval_expires_ms=record.expires_at,
             memory=_memory(record, judgement),
         )

@@ -4,10 +4,8 @@ Is: run record and stored policy to `RunContext`, the compiled policies kept. Is
 (`client.py`). Above: client, approvals, operators' commands. Below: the ledger's reader, policy.
 """
 
-from collections.abc import Awaitable, Callable
-
 from toolrail.errors import RunNotFound
-from toolrail.keys import Keys, is_run_id
+from toolrail.keys import is_run_id
 from toolrail.ledger import LedgerReader
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail.request import RunContext
@@ -20,19 +18,8 @@ SNAPSHOTS_MAX = 64
 class RunLookup:
     """The runs of one cell."""
 
-    def __init__(
-        self, reader: LedgerReader, *, keys: Keys, get: Callable[[str], Awaitable[str | None]]
-    ) -> None:
-        """Prepare.
-
-        Args:
-            reader: For run records.
-            keys: Of the cell.
-            get: Returns the string at a key, for policies.
-        """
+    def __init__(self, reader: LedgerReader) -> None:
         self._reader = reader
-        self._keys = keys
-        self._get = get
         self._snapshots: dict[str, PolicySnapshot] = {}
 
     async def context(self, run_id: str) -> RunContext:
@@ -54,7 +41,7 @@ class RunLookup:
     async def _policy(self, policy_hash: str) -> PolicySnapshot:
         known = self._snapshots.get(policy_hash)
         if known is None:
-            text = await self._get(self._keys.policy(policy_hash))
+            text = await self._reader.policy(policy_hash)
             known = PolicySnapshot.loads(text or "", expected_hash=policy_hash)
             if len(self._snapshots) >= SNAPSHOTS_MAX:
                 self._snapshots.clear()

@@ -29,6 +29,7 @@ from toolrail_workers.passing import Passing
 from toolrail_workers.reaper import Reaper
 from toolrail_workers.rebell import LostDoorbells
 from toolrail_workers.renewals import Renewals
+from toolrail_workers.repeats import Repeats
 from toolrail_workers.run_sweeps import RunSweeps
 from toolrail_workers.running import STOP_GRACE_S
 from toolrail_workers.sources import ExecutorParts, create_executors
@@ -104,6 +105,7 @@ def assemble(
         specs=specs,
         passing=Passing(books, registry, specs, worker=worker, queues=executors.keys()),
         finisher=create_finisher(settings, books, tuning=tuning, metrics=metrics),
+        repeats=Repeats(books, specs, approval_ms=int(settings.approval_expiry_s * 1000)),
         stop_grace_s=tuning.stop_grace_s,
     )
     return Assembly(

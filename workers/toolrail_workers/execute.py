@@ -27,6 +27,7 @@ from toolrail_workers.given_refs import GivenRefs
 from toolrail_workers.lost import LostCalls
 from toolrail_workers.passing import Passing
 from toolrail_workers.renewals import Renewals
+from toolrail_workers.repeats import Repeats
 from toolrail_workers.running import Ended, Running, StopReason
 from toolrail_workers.specs import SpecIndex
 
@@ -50,6 +51,7 @@ class Parts:
     specs: SpecIndex
     passing: Passing
     finisher: Finisher
+    repeats: Repeats
     stop_grace_s: float
 
 
@@ -126,7 +128,7 @@ class CallRunner:
         )
 
     async def _refused(self, doorbell: Doorbell, refusal: Refusal) -> None:
-        """Drop the doorbell; two refusals leave a call that nobody has closed yet."""
+        """Drop the doorbell; three refusals leave a call that nobody has settled yet."""
         books = self._books
         run_id, call_key = doorbell.run_id, doorbell.call_key
         log.debug("claim.refused", extra={"call_key": call_key, "reason": refusal.value})
@@ -138,6 +140,8 @@ class CallRunner:
             call = await books.reader.call(run_id, call_key)
             if call is not None:
                 await books.close(call, guard="deadline_over", code="tool.timeout")
+        elif refusal is Refusal.REPEATS_UNKNOWN:
+            await self._parts.repeats.settle(run_id, call_key)
         elif refusal is Refusal.JOURNAL_FAILED:
             log.error("journal.append_failed", extra={"run_id": run_id, "call_key": call_key})
 

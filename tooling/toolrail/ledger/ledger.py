@@ -155,6 +155,35 @@ class Ledger:
             case _:
                 raise _refused(reply, run_id)
 
+    async def ask_again(
+        self,
+        run_id: str,
+        call_key: str,
+        event: EventLine,
+        *,
+        record: str,
+        expires_ms: int,
+        actor: str,
+    ) -> bool:
+        """The queued call waits for a person; False when it may run, or waits no more.
+
+        Args:
+            run_id: The run.
+            call_key: A call whose claim was refused as `REPEATS_UNKNOWN`.
+            event: `tool_call_awaiting_approval`.
+            record: The `ApprovalRecord` as JSON.
+            expires_ms: By the clock of Redis.
+            actor: Who found out.
+
+        Raises:
+            JournalAppendFailed: The journal refused; the run is failed.
+        """
+        payload = event.triple()[2]
+        reply = await self._call("ask_again", run_id, call_key, record, expires_ms, payload, actor)
+        if reply[0] == "JOURNAL_FAILED":
+            raise _refused(reply, run_id)
+        return reply[0] == "OK"
+
     async def parked(self, run_id: str, *, offset: int, limit: int) -> Parked:
         """Return one page of the calls that wait for a person; of all runs for an empty id."""
         now_ms, total, *records = await self._call("parked", run_id, offset, limit)

@@ -83,6 +83,10 @@ class LedgerReader:
         """Return what the run was opened with, as JSON, or None; its record may be a large hash."""
         return cast("str | None", await self._ask("HGET", self._keys.run(run_id), "spec"))
 
+    async def policy(self, policy_hash: str) -> str | None:
+        """Return the stored policy of this hash, or None."""
+        return cast("str | None", await self._ask("GET", self._keys.policy(policy_hash)))
+
     async def call(self, run_id: str, call_key: str) -> StoredCall | None:
         """Return the call's record, or None."""
         fields = await self._hash(self._keys.call(run_id, call_key))

@@ -185,6 +185,8 @@ class Refusal(StrEnum):
     JOURNAL_FAILED = "JOURNAL_FAILED"
     ELSEWHERE = "ELSEWHERE"
     """This worker cannot run the tool, or not this version of it."""
+    REPEATS_UNKNOWN = "REPEATS_UNKNOWN"
+    """An equal call of the run may have taken effect, and no person has been told."""
 
 
 CLAIM_FIELDS = (

@@ -20,6 +20,7 @@ NAMES = (
     "dispatch",
     "approve",
     "parked",
+    "ask_again",
     "claim",
     "renew",
     "finish",

@@ -252,6 +252,16 @@ local function unknown_field(tool, args_sha256)
   return 'unknown:' .. tool .. ':' .. args_sha256
 end
 
+-- The call of the run whose effect may have happened and that this one would repeat; nil when
+-- there is none, when its approver was told of it, or when the tool may run twice.
+local function repeats_unknown(call)
+  local unknown = redis.call('HGET', RUN, unknown_field(call.tool, call.args_sha256 or ''))
+  if not unknown then return nil end
+  local known = read(call.hash, 'retry_safe', 'told_unknown')
+  if known.retry_safe == '1' or known.told_unknown == unknown then return nil end
+  return unknown
+end
+
 -- The field of a run that remembers an approval of one version of a tool.
 local function remembered_field(tool, spec_hash)
   return 'remembered:' .. tool .. ':' .. (spec_hash or '')

@@ -40,23 +40,26 @@ if run.finishing then return { 'AFTER_FINISH' } end
 if call.control == '1' and redis.call('SCARD', RUN .. ':open') > 1 then
   return { 'CALLS_PENDING' }
 end
-if ARGV[17] ~= '1' and redis.call('HEXISTS', RUN,
-  unknown_field(call.tool, edited ~= '' and edited or call.args_sha256)) == 1 then
-  return { 'REPEATS_UNKNOWN' }
-end
+local unknown = redis.call('HGET', RUN,
+  unknown_field(call.tool, edited ~= '' and edited or call.args_sha256))
+if unknown and ARGV[17] ~= '1' then return { 'REPEATS_UNKNOWN' } end
 local patience_ms = tonumber(call.patience_ms)
 if not patience_ms then return { 'CONFLICT', 'damaged', '', '', '', '' } end
 if reserve(call.tool, tonumber(ARGV[6])) then return { 'BUDGET', 'run' } end
 local seq, why = append('tool_call_approved', 'info', 'user:' .. ARGV[4],
-  call.key .. '.approved', ARGV[5], call)
+  call.key .. '.approved' .. (unknown and '.' .. unknown or ''), ARGV[5], call)
 if not seq then return { 'JOURNAL_FAILED', why } end
 redis.call('HSET', call.hash, 'state', 'queued', 'approval_state', 'approved',
   'decided_by', ARGV[4], 'decided_ms', NOW, 'decided_scope', scope,
-  'reserved', '1', unpack(ARGV, 18))
+  'reserved', '1', 'told_unknown', unknown or '', unpack(ARGV, 18))
 if edited ~= '' then
-  redis.call('HSET', call.hash, 'edited', ARGV[16], 'asked_args', stands.args or '',
-    'asked_args_blob', stands.args_blob or '', 'asked_args_sha256', call.args_sha256,
-    'args', ARGV[13], 'args_blob', ARGV[14], 'args_sha256', edited, 'args_bytes', ARGV[15])
+  redis.call('HSET', call.hash, 'edited', ARGV[16], 'args', ARGV[13], 'args_blob', ARGV[14],
+    'args_sha256', edited, 'args_bytes', ARGV[15])
+  -- A call that is asked about again may have been edited before; the model's own stay.
+  if not stands.edited then
+    redis.call('HSET', call.hash, 'asked_args', stands.args or '', 'asked_args_blob',
+      stands.args_blob or '', 'asked_args_sha256', call.args_sha256)
+  end
 end
 if ARGV[10] ~= '' then redis.call('HSET', RUN, ARGV[10], ARGV[11]) end
 if call.control == '1' then redis.call('HSET', RUN, 'finishing', call.key) end

@@ -6,6 +6,8 @@
 -- Returns {OK, fence, queue_ms, value, ...} in the order of FIELDS | {DUP_RUNNING} | {DUP_DONE}
 --       | {STALE} | {CANCELLED} | {EXPIRED} | {RUN_CLOSED} | {NO_CALL} | {JOURNAL_FAILED, why}
 --       | {ELSEWHERE}: this worker cannot run this version of the tool; nothing was changed.
+--       | {REPEATS_UNKNOWN}: its like ended as outcome_unknown since it was queued, or approved;
+--         it runs no more without a person (`ask_again.lua`, or `finish.lua` where there is none).
 -- The same nonce again gets the same answer: a reply may be lost with its connection.
 -- keys: run (rw), call (rw), run:journal (w), leases (w), queued:{queue} (w), deadlines (w),
 --       journal:all (w), totals (w), tools:{digest} (r)
@@ -42,6 +44,7 @@ if ARGV[8] ~= '' then
     return { 'ELSEWHERE' }
   end
 end
+if repeats_unknown(call) then return { 'REPEATS_UNKNOWN' } end
 
 local payload = cjson.encode({ attempt = tonumber(call.attempt), worker = ARGV[6],
   queue = call.queue, timeout_ms = tonumber(call.timeout_ms),

@@ -9,6 +9,7 @@
 -- guard: running (the fence must be current) | lost (running, fence current, lease over)
 --      | queued | awaiting_approval | undecided (awaiting, and not too late for a person)
 --      | approval_over | deadline_over (queued or awaiting, too late)
+--      | repeats (queued, and its like ended as outcome_unknown meanwhile)
 -- Returns {OK, seq} | {DUP} (the same result again) | {LATE, state} | {REFUSED, state}
 --       | {NO_CALL} | {JOURNAL_FAILED, why}: the call is closed all the same, with that code.
 -- keys: run (rw), call (rw), run:journal (w), run:open (w), leases (w), deadlines (w),
@@ -46,6 +47,8 @@ elseif guard == 'lost' then
 elseif guard == 'deadline_over' then
   local waiting = call.state == 'queued' or call.state == 'awaiting_approval'
   if not waiting or tonumber(call.deadline_ms) > NOW then return { 'REFUSED', call.state } end
+elseif guard == 'repeats' then
+  if call.state ~= 'queued' or not repeats_unknown(call) then return { 'REFUSED', call.state } end
 elseif guard == 'undecided' then
   if call.state ~= 'awaiting_approval' or tonumber(call.approval_expires_ms) <= NOW then
     return { 'REFUSED', call.state }
