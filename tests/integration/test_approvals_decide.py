@@ -320,7 +320,9 @@ async def test_without_redis_nothing_is_decided_and_that_is_said(
     ran = await desk("approve", NO_ID)
 
     assert ran.code == NO_REDIS
-    assert ran.err.startswith("error: Redis did not answer in time.")
+    assert ran.err.startswith(
+        "error: Nothing listens at the address of Redis: the connection was refused."
+    )
     assert ran.err.endswith("  Nothing was decided.\n")
 
 

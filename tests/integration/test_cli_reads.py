@@ -286,9 +286,30 @@ def test_redis_that_is_away_is_one_sentence(
 
     assert said.code == 3
     assert said.out == ""
-    assert said.err.startswith("error: Redis did not answer in time. Check that it runs at")
+    assert said.err.startswith(
+        "error: Nothing listens at the address of Redis: the connection was refused. Check"
+    )
     assert "Traceback" not in said.err
     assert "hush" not in said.err
+
+
+@pytest.mark.one_redis
+@pytest.mark.parametrize("line", [("queues",), ("approvals", "list"), ("call", "demo.echo")])
+def test_a_folder_without_a_cluster_is_told_first(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: tuple[str, ...]
+) -> None:
+    """Before a Redis nobody named is looked at; not where one is named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOOLRAIL_SECRET")
+    monkeypatch.setenv("TOOLRAIL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("TOOLRAIL_REDIS_URL", "redis://127.0.0.1:1/0")
+    named = cli(*line)
+    monkeypatch.delenv("TOOLRAIL_REDIS_URL")
+    nowhere = cli(*line)
+
+    assert "No cluster is up" not in named.err
+    assert nowhere.err.startswith("error: No cluster is up in this folder")
+    assert "fix: run `toolrail up` here" in nowhere.err
 
 
 def test_another_prefix_is_an_empty_place_with_a_name(

@@ -10,7 +10,7 @@ is the same. Above: every module. Below: nothing.
     │   └── UnknownProfile          the policy folder has no such profile
     ├── PolicySnapshotCorrupt       a stored policy is not what its hash says; ends the run
     ├── RedisError                  the store is not usable
-    │   ├── RedisUnavailable        no answer in time (retryable)
+    │   ├── RedisUnavailable        no connection, or no answer in time (retryable)
     │   ├── RedisTooOld             older than 7.0
     │   ├── RedisNotFound           no server program to embed
     │   └── RedisStartFailed        the embedded server did not come up

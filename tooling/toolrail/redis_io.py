@@ -1,7 +1,8 @@
 """Talk to Redis: one typed seam, shared round trips, retries with a bound.
 
-Is: the only module that knows redis-py's reply types and errors. Is not: any key or script
-(`keys`, `ledger`). Above: ledger, registry, blobs, inbox. Below: redis-py.
+Is: the only module that knows redis-py's reply types and errors, but for the words of the latter
+(`redis_away`). Is not: any key or script (`keys`, `ledger`).
+Above: ledger, registry, blobs, inbox. Below: redis-py.
 
 RESP2 is asked for on purpose: its replies have one shape in every redis-py from 6.4 to 8.
 """
@@ -23,6 +24,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from toolrail.errors import AdmissionClosed, Closed, RedisError, RedisUnavailable
+from toolrail.redis_away import words_of
 from toolrail.redis_meter import OTHER_OPERATION, RedisMeter
 from toolrail.redis_version import ServerVersion, read_version
 
@@ -193,7 +195,7 @@ async def retrying(action: Callable[[], Awaitable[T]], *, deadline_s: float) -> 
             return await action()
         except RETRIED as error:
             if loop.time() + wait_s >= end:
-                raise RedisUnavailable(_unavailable(error)) from error
+                raise RedisUnavailable(words_of(error)) from error
         except rx.OutOfMemoryError as error:
             raise AdmissionClosed from error
         except rx.ResponseError as error:
@@ -203,7 +205,7 @@ async def retrying(action: Callable[[], Awaitable[T]], *, deadline_s: float) -> 
                     "version, and the rights of the user in TOOLRAIL_REDIS_URL."
                 ) from error
             if loop.time() + wait_s >= end:
-                raise RedisUnavailable(_unavailable(error)) from error
+                raise RedisUnavailable(words_of(error)) from error
         await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311  # jitter
         wait_s = min(wait_s * 2, BACKOFF_CAP_S)
 
@@ -239,10 +241,6 @@ async def outlasting(
         if was_away and away is not None:
             away(None)
         return result
-
-
-def _unavailable(error: Exception) -> str:
-    return f"{RedisUnavailable.default_message()} Last error: {type(error).__name__}: {error}"
 
 
 # hiredis types its argument as a tuple of one; it takes a tuple of any length.

@@ -20,7 +20,7 @@ from toolrail import exit_codes
 from toolrail.approvals import Decision
 from toolrail.cli.approvals_ids import Finder
 from toolrail.cli.approvals_words import name_words
-from toolrail.cli.failures import code_of
+from toolrail.cli.failures import code_of, lines_of
 from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.plain import plain
 from toolrail.errors import (
@@ -183,7 +183,7 @@ def report(world: Deciding, record: ApprovalRecord, decision: Decision, *, note:
 
 def tell(head: str, error: ToolrailError, more: str = "") -> int:
     """Say why a decision came to nothing, and what is known; return the exit code."""
-    first, *rest = error.message.splitlines() or [error.code]
+    first, *rest = lines_of(error)
     _say_error(f"{head}  {plain(first)}" if head else plain(first))
     for line in (*rest, *([more] if more else [])):
         _say_more(line)

@@ -32,10 +32,11 @@ def doctor(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Look at this machine, its settings, Redis, queues, workers and MCP servers.
+    """Look at this machine, its settings, Redis, queues, workers, MCP servers and extensions.
 
-    Nothing is changed. Each finding is ok, warn or fail, and says what to do; exit code 1 when
-    one of them is fail.
+    Nothing is changed, and no MCP server is called: what is said of one is what the workers that
+    live announced last, with their errors. Each finding is ok, warn or fail, and says what to do;
+    exit code 1 when one of them is fail.
     """
     findings = asyncio.run(examine(_settings(context)))
     for finding in findings:

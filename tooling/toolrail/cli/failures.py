@@ -29,13 +29,19 @@ from toolrail.errors import (
     JournalConflict,
     JournalGap,
     LedgerError,
+    RedisUnavailable,
     RunClosed,
     RunConflict,
+    SecretMissing,
     ToolrailError,
 )
 
 _BROKEN = (AdmissionClosed, BlobMissing, JournalAppendFailed, JournalConflict, JournalGap)
 """Errors of the ledger that no other question would avoid."""
+_NOWHERE = (
+    "No cluster is up in this folder, and no TOOLRAIL_REDIS_URL names another.",
+    "fix: run `toolrail up` here, or go to the folder where it runs",
+)
 
 
 def code_of(error: Exception) -> int:
@@ -78,13 +84,20 @@ def tell_error(error: ToolrailError, *, is_debugging: bool = False) -> None:
     """Say what happened in one red line, and below it what to do."""
     if is_debugging:
         _print_trace(error)
-    message, fix = str(error), None
-    if isinstance(error, ConfigError) and error.fix is not None:
-        message, fix = message.removesuffix(error.fix).rstrip(), error.fix
-    first, *rest = _clean(message).splitlines() or [error.code]
+    first, *rest = lines_of(error)
     typer.secho(f"error: {first}", err=True, fg=typer.colors.RED)
-    for line in (*rest, *(() if fix is None else (f"fix: {fix}",))):
+    for line in rest:
         typer.secho(f"  {line}", err=True)
+
+
+def lines_of(error: ToolrailError) -> list[str]:
+    """Return what happened, and below it what to do, as lines that cannot steer a terminal."""
+    message, fix = str(error), list[str]()
+    if isinstance(error, ConfigError) and error.fix is not None:
+        message, fix = message.removesuffix(error.fix).rstrip(), [f"fix: {_clean(error.fix)}"]
+    lines = [*(_clean(message).splitlines() or [error.code]), *fix]
+    is_nowhere = isinstance(error, RedisUnavailable | SecretMissing) and _is_nowhere()
+    return [*_NOWHERE, *lines] if is_nowhere else lines
 
 
 def tell_bug(error: Exception, *, is_debugging: bool = False) -> None:
@@ -101,6 +114,12 @@ def tell_bug(error: Exception, *, is_debugging: bool = False) -> None:
 
 def _print_trace(error: BaseException) -> None:
     typer.echo(_clean("".join(traceback.format_exception(error))), err=True, nl=False)
+
+
+def _is_nowhere() -> bool:
+    # Loaded when there is something to tell, as below; whoever raised this error has loaded it.
+    ask = cast("Callable[[], bool]", importlib.import_module("toolrail.cli.start").is_nowhere)
+    return ask()
 
 
 def _clean(text: str) -> str:

@@ -46,6 +46,16 @@ def start(context: typer.Context, *, joins_cluster: bool = True) -> Settings:
     return settings
 
 
+def is_nowhere() -> bool:
+    """Whether nothing says where the cluster is: no TOOLRAIL_REDIS_URL, and none up in this folder.
+
+    Raises:
+        ConfigError: A TOOLRAIL_ variable is wrong.
+    """
+    settings = Settings.from_env()
+    return "redis_url" not in settings.model_fields_set and find_cluster(settings.state_dir) is None
+
+
 def options_of(context: typer.Context) -> GlobalOptions:
     """Return the global options; the defaults when the command is run without the program."""
     found: object = context.find_root().obj
