@@ -34,8 +34,8 @@ format: $(SYNCED)  ## format the code and apply the safe fixes
 	@$(BIN)/ruff check --fix --quiet || true
 	@$(BIN)/ruff format
 
-bench: $(SYNCED)  ## measure governed calls per second on this machine
-	@$(BIN)/python -m tests.bench
+bench: $(SYNCED)  ## measure Toolrail beside other queues on this machine; QUICK=1: in six minutes
+	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
 recording: $(SYNCED)  ## play one approval on a real cluster into tooling/APPROVALS.md
 	@$(BIN)/python -m tests.recording

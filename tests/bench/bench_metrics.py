@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-import psutil
 from pydantic import SecretStr
 
-from tests.bench.bench_calls import burst, write_policy
+from tests.bench.phases import used_cpu_s
+from tests.bench.rail import open_rail
 from tests.calls import LedgerBench, ledger_bench
 from tests.scrapes import scrape
 from tests.waiting import await_until
@@ -35,7 +35,6 @@ from toolrail.metrics.labels import OUTCOME, TOOLS_MAX
 from toolrail.metrics.serve import Server
 from toolrail.redis_io import command
 from toolrail.settings import Settings
-from toolrail.testing import Cluster
 
 CALLS_OF_A_ROUND = 500
 CALLS_OF_A_BURST = 4_000
@@ -107,26 +106,13 @@ async def on_and_off(bench: LedgerBench, count: int) -> dict[bool, Rounds]:
 
 async def whole_call_us(folder: Path) -> float:
     """Return the CPU time, over all processes, of one governed call through a real worker."""
-    settings = Settings(
-        tool_modules=("tests.bench.bench_tools",), policy_dir=write_policy(folder / "policy")
-    )
-    async with (
-        Cluster(folder, settings=settings, scale={"builtin": 1}) as cluster,
-        cluster.client() as rail,
-    ):
-        run = await rail.open_run(profile="bench")
-        await burst(run, 0, CALLS_OF_A_BURST // 4)
-        begun = all_cpu_s()
-        await burst(run, 100_000, CALLS_OF_A_BURST)
-        took_s = all_cpu_s() - begun
-        await run.complete()
+    with EmbeddedRedis(folder / "redis") as server:
+        async with open_rail(server.url, folder / "cell") as rail:
+            await rail.burst(CALLS_OF_A_BURST // 4)
+            begun = used_cpu_s()
+            await rail.burst(CALLS_OF_A_BURST)
+            took_s = used_cpu_s() - begun
     return took_s / CALLS_OF_A_BURST * 1e6
-
-
-def all_cpu_s() -> float:
-    """Return the CPU seconds of this process and what it started."""
-    this = psutil.Process()
-    return sum(sum(each.cpu_times()[:2]) for each in (this, *this.children(recursive=True)))
 
 
 async def fill(bench: LedgerBench) -> None:

@@ -1,0 +1,98 @@
+"""Run the queues against each other, one after the other, in several rounds.
+
+Is: the order, a fresh Redis for each, and what each found. Is not: what one does (`phases.py`),
+nor what the figures mean (`limits.py`). Above: `__main__.py`. Below: the programs in
+`contenders/`.
+
+Every round has all of them, each round in another order, so that a machine that grows slower
+disturbs all alike; a ratio is taken within a round. Redis has the same program and options for all
+and keeps nothing on disk.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from tests.bench.environments import BUILD, python_of
+from tests.bench.phases import Figures, Plan
+from tests.sources import ROOT
+from toolrail.embedded import EmbeddedRedis
+from toolrail.settings import own_environment
+
+TOOLRAIL, ISOLATED = "toolrail", "toolrail, isolated"
+PATIENCE_S = 180.0
+Round = dict[str, Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A program and how many calls it is given."""
+
+    name: str
+    command: tuple[str, ...]
+    plan: Plan
+
+
+def contenders(plan: Plan, *, peers: Sequence[str]) -> list[Contender]:
+    """Return Toolrail, its isolated tools, and these peers, whose environments stand then."""
+    ours = (sys.executable, "-m", "tests.bench.contenders.toolrail_queue")
+    drain = replace(plan, clients=0, lone=0)
+    found = [
+        Contender(TOOLRAIL, (*ours, "bench.echo"), plan),
+        Contender(ISOLATED, (*ours, "bench.echo_process"), drain),
+    ]
+    for peer in peers:
+        command = (str(python_of(peer)), "-m", f"tests.bench.contenders.{peer}_queue")
+        found.append(Contender(peer, command, plan))
+    return found
+
+
+def race(found: Sequence[Contender], rounds: int) -> Iterator[Round]:
+    """Yield each round's figures by contender."""
+    for number in range(rounds):
+        turn = number % len(found)
+        yield {each.name: run(each) for each in (*found[turn:], *found[:turn])}
+
+
+def run(contender: Contender) -> Figures:
+    """Return what one contender found on a fresh Redis."""
+    log = BUILD / "logs" / f"{contender.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    program, *words = contender.command
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedRedis(Path(folder), append_only=False) as server,
+        log.open("wb") as errors,
+    ):
+        process = subprocess.Popen(
+            [program, *words[:2], "race", server.url, contender.plan.dumps(), *words[2:]],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=ROOT,
+            env=own_environment(),
+        )
+        try:
+            output, _ = process.communicate(timeout=PATIENCE_S)
+        finally:
+            _end(process)
+    if process.returncode != 0:
+        raise SystemExit(f"{contender.name} failed:\n{log.read_text(encoding='utf-8')[-2000:]}")
+    figures: Figures = json.loads(output.splitlines()[-1])
+    return figures
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Leave nothing of a program that was interrupted or got stuck."""
+    if process.poll() is not None:
+        return
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()  # first, lest it start its children again
+    process.wait()
+    for child in children:
+        child.kill()
