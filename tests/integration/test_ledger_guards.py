@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from tests.calls import LedgerBench, ledger_bench
+from tests.calls import SPEC_HASH, LedgerBench, ledger_bench
 from toolrail.errors import CallConflict, RunClosed
 from toolrail.ledger import Claim, Dispatched, Held, Refusal, Renewal, unaccounted
 from toolrail.redis_io import command
@@ -306,3 +306,17 @@ async def test_racing_calls_of_one_turn_pass_the_cap_in_no_order_of_luck(
     answers = await asyncio.gather(*(bench.ledger.dispatch(entry) for entry in entries))
 
     assert [answer.status for answer in answers] == ["accepted"] * 3 + ["over_turn_budget"] * 6
+
+
+async def test_what_a_run_does_not_remember_any_more_lets_nothing_pass(bench: LedgerBench) -> None:
+    """A call that was judged by a memory is judged anew when that is gone."""
+    field = f"remembered:demo.echo:{SPEC_HASH}"
+    run = bench.keys.run(bench.run_id)
+    await command(bench.redis, "HSET", run, field, "a memory")
+    taken = await bench.ledger.dispatch(bench.new_call("c1", memory="a memory"))
+    await command(bench.redis, "HDEL", run, field)
+    refused = await bench.ledger.dispatch(bench.new_call("c2", memory="a memory"))
+    await close(bench, "c1", "queued")
+
+    assert (taken.status, refused.status, refused.memory) == ("accepted", "remembered", "")
+    assert await bench.reader.call(bench.run_id, bench.key("c2")) is None
