@@ -26,7 +26,6 @@ COMMENT_MAX_CHARS = 500
 CANNOT_RUN = {
     "over_run_budget": "tool.budget_exhausted",
     "calls_pending": "workspace.calls_pending",
-    "after_finish": "tool.after_finish",
     "superseded": "tool.spec_changed",
 }
 """What ends a call that a person approved and that cannot run any more."""

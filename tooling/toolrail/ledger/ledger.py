@@ -133,8 +133,6 @@ class Ledger:
                 return _over_budget(reply[1])
             case "CALLS_PENDING":
                 return Dispatched("calls_pending")
-            case "AFTER_FINISH":
-                return Dispatched("after_finish")
             case "SUPERSEDED":
                 return Dispatched("superseded")
             case "REPEATS_UNKNOWN":

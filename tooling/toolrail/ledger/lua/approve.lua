@@ -11,7 +11,7 @@
 --       | {CONFLICT, approval state, by, when ms, scope, summary of an edit}
 --       | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}
 --       | {REPEATS_UNKNOWN} (an equal call may have taken effect, and the person was not told)
---       | {CALLS_PENDING} | {AFTER_FINISH} | {RUN_CLOSED, status} | {NO_CALL}
+--       | {CALLS_PENDING} | {RUN_CLOSED, status} | {NO_CALL}
 --       | {JOURNAL_FAILED, why}.
 -- A refusal by the clock holds even before the reaper has swept (semantics 6).
 -- keys: run (rw), call (rw), run:journal (w), approvals (w), run:approvals (w), asked:{queue} (w),
@@ -36,7 +36,8 @@ if call.state ~= 'awaiting_approval' then return { 'CONFLICT', call.state, '', '
 if run.status ~= 'open' or run.ending then return { 'RUN_CLOSED', run.ending or run.status } end
 if tonumber(call.approval_expires_ms) <= NOW then return { 'EXPIRED' } end
 if call.args_sha256 ~= ARGV[8] or stands.spec_hash ~= ARGV[9] then return { 'SUPERSEDED' } end
-if run.finishing then return { 'AFTER_FINISH' } end
+-- While a call is open that ends the run, none is parked: it was alone when it was queued, and no
+-- other has been taken since.
 if call.control == '1' and redis.call('SCARD', RUN .. ':open') > 1 then
   return { 'CALLS_PENDING' }
 end
