@@ -39,15 +39,13 @@ def test_it_is_an_executor_of_the_installed_tools(executor: BuiltinExecutor) -> 
 
 
 def test_settings_make_it_too(tmp_path: Path) -> None:
-    """Modules and places come from the settings; a broken module is reported."""
-    settings = Settings(
-        workspace_root=tmp_path, tool_modules=("tests.component.team_tools", "no_such_module")
-    )
+    """Modules and places come from the settings."""
+    settings = Settings(workspace_root=tmp_path, tool_modules=("tests.component.team_tools",))
 
     made = BuiltinExecutor.from_settings(settings)
 
     assert any(spec.name == "team.add" for spec in made.owners()[0].specs)
-    assert [broken.place for broken in made.broken] == ["module 'no_such_module'"]
+    assert made.broken == ()
 
 
 async def test_a_process_tool_runs_in_another_process(executor: BuiltinExecutor) -> None:

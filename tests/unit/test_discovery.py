@@ -1,4 +1,4 @@
-"""Installed tools are found; one bad plugin is reported and hides nothing."""
+"""Installed tools are found; a bad plugin hides nothing, a bad module of the settings stops."""
 
 import importlib.metadata
 import sys
@@ -75,39 +75,95 @@ def test_two_tools_of_one_name_stop_the_start_and_both_are_named(plugins: Path) 
         assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("raise RuntimeError('boom')", "RuntimeError: boom"),
-        ("import sys\nsys.exit(3)", "SystemExit"),
-        ("def broken(:", "SyntaxError"),
-        ("x = 1", "has no tools"),
-        (
-            "from toolrail.tools import tool\ndef f(x: int): 'Do.'\ng = tool('a.b')(f)\n",
-            "Use @tool as a decorator",
-        ),
-        ("TOOLS = [1]", "gives a list"),
-        ("from toolrail.tools import tool\n@tool('a.b')\ndef f(x): 'Do.'\n", "no type"),
-    ],
-)
-def test_a_broken_plugin_is_reported_and_the_others_are_found(
-    plugins: Path, text: str, words: str
+BROKEN = [
+    ("raise RuntimeError('boom')", "RuntimeError: boom", 1),
+    ("import sys\nsys.exit(3)", "SystemExit: 3", 2),
+    ("x = 1\ndef broken(:", "SyntaxError", 2),
+    ("x = 1", "has no tools", None),
+    (
+        "from toolrail.tools import tool\ndef f(x: int): 'Do.'\ng = tool('a.b')(f)\n",
+        "Use @tool as a decorator",
+        None,
+    ),
+    ("TOOLS = [1]", "gives a list", None),
+    ("from toolrail.tools import tool\n\n@tool('a.b')\ndef f(x): 'Do.'\n", "no type", 3),
+    ("\nimport no_such_package_here", "No module named 'no_such_package_here'", 2),
+    ("import json\n\njson.loads('{')", "JSONDecodeError", 3),
+]
+"""What a module says, what is told about it, and the line that is to blame."""
+
+
+@pytest.mark.parametrize(("text", "words", "line"), BROKEN)
+def test_a_named_module_without_tools_is_a_wrong_setting(
+    plugins: Path, text: str, words: str, line: int | None
 ) -> None:
-    """Whatever a module does at import, the good ones are still there."""
+    """The variable, the module, the exception and its line stand in one sentence with a remedy."""
     write(plugins, "plug_bad", text)
     write(plugins, "plug_good", GOOD.format(name="bee.fly"))
 
-    found = discover_tools(modules=["plug_bad", "plug_good"], entry_points=[])
+    with pytest.raises(ConfigError) as caught:
+        discover_tools(modules=["plug_good", "plug_bad"], entry_points=[])
+
+    told = str(caught.value)
+    place = "" if line is None else f"{plugins / 'plug_bad.py'}:{line}: "
+    assert told.startswith(f"{place}TOOLRAIL_TOOL_MODULES: module 'plug_bad' gives no tools: ")
+    assert words in told
+    assert told.endswith(" Correct it, or take it out of TOOLRAIL_TOOL_MODULES.")
+    assert "\n" not in told
+
+
+def test_the_line_is_that_of_the_module_that_a_named_one_imports(plugins: Path) -> None:
+    """Who reads the error opens the file that has to change."""
+    write(plugins, "plug_inner", "\n\nraise KeyError('deep')")
+    write(plugins, "plug_bad", "import plug_inner")
+
+    with pytest.raises(ConfigError) as caught:
+        discover_tools(modules=["plug_bad"], entry_points=[])
+
+    assert str(caught.value).startswith(f"{plugins / 'plug_inner.py'}:3: ")
+
+
+@pytest.mark.parametrize("name", ["no_such_module_here", "plug_good.deeper", "no_such.module"])
+def test_a_missing_module_is_told_with_where_it_was_looked_for(plugins: Path, name: str) -> None:
+    """A typing mistake in the variable is no mistake of a module: no line is to blame."""
+    write(plugins, "plug_good", GOOD.format(name="bee.fly"))
+
+    with pytest.raises(ConfigError) as caught:
+        discover_tools(modules=[name], entry_points=[])
+
+    assert str(caught.value) == (
+        f"TOOLRAIL_TOOL_MODULES: there is no module {name!r}. Correct the name; "
+        f"it is looked for in {Path.cwd()} and in what is installed."
+    )
+
+
+def test_a_module_is_found_in_the_working_folder(
+    plugins: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However a worker is started, a script's path or `python -m`."""
+    folder = tmp_path_factory.mktemp("here")
+    write(folder, "plug_here", GOOD.format(name="bee.fly"))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(plugins))
+
+    found = discover_tools(modules=["plug_here"], entry_points=[])
+
+    assert list(found.tools) == ["bee.fly"]
+
+
+@pytest.mark.parametrize(("text", "words", "line"), BROKEN)
+def test_a_broken_plugin_is_reported_and_the_others_are_found(
+    plugins: Path, text: str, words: str, line: int | None
+) -> None:
+    """Nobody named it: whatever an installed package does, the good ones are still there."""
+    write(plugins, "plug_bad", text)
+    write(plugins, "plug_good", GOOD.format(name="bee.fly"))
+
+    found = discover_tools(
+        modules=["plug_good"], entry_points=[point("bad", "plug_bad"), point("good", "plug_good")]
+    )
 
     assert list(found.tools) == ["bee.fly"]
     (broken,) = found.broken
-    assert broken.place == "module 'plug_bad'"
+    assert broken.place == "entry point 'bad' (plug_bad)"
     assert words in broken.error
-
-
-def test_a_missing_module_is_a_broken_plugin() -> None:
-    """A typing mistake in TOOLRAIL_TOOL_MODULES is told, not fatal."""
-    found = discover_tools(modules=["no_such_module_here"], entry_points=[])
-
-    assert found.tools == {}
-    assert "no_such_module_here" in found.broken[0].error

@@ -15,7 +15,10 @@ from typing import cast
 from kombu import Exchange, Queue
 from kombu.utils.imports import symbol_by_name
 
+from toolrail import exit_codes
+from toolrail.cli.failures import tell_error
 from toolrail.doorbell import QUEUES, TASK
+from toolrail.errors import ConfigError
 from toolrail.redaction import know
 from toolrail.settings import Settings
 from toolrail_workers import transport
@@ -129,9 +132,19 @@ def _broker_settings(broker: Broker) -> dict[str, object]:
 
 
 def __getattr__(name: str) -> WorkerApp:
-    """Make `app` when Celery asks for it, so that importing this module reads no environment."""
+    """Make `app` when Celery asks for it, so that importing this module reads no environment.
+
+    Raises:
+        SystemExit: The settings are wrong, which was told. Celery would show a traceback of ours.
+    """
     if name != "app":
         raise AttributeError(name)
-    made = create_app(Settings.from_env())
+    try:
+        settings = Settings.from_env()
+        settings.require_secret()
+    except ConfigError as error:
+        tell_error(error)
+        raise SystemExit(exit_codes.CONFIG) from None
+    made = create_app(settings)
     globals()["app"] = made
     return made

@@ -12,7 +12,6 @@ cold shutdown.
 """
 
 import asyncio
-import concurrent.futures
 import itertools
 import logging
 import os
@@ -25,11 +24,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import ValidationError
 
-from toolrail.errors import ToolrailError
 from toolrail_schemas import Doorbell
 from toolrail_workers import _celery, transport
 from toolrail_workers.loop_thread import LoopThread
 from toolrail_workers.port import DoorbellNotTaken, PoolStats, RuntimePort
+from toolrail_workers.starting import wait_for_start
 
 log = logging.getLogger(__name__)
 
@@ -121,32 +120,14 @@ class AsyncioPool(_celery.BasePool):
         self._thread = LoopThread("toolrail-loop")
         sources = tuple(self.app.amqp.queues.consume_from)
         starting = self._thread.submit(self._start_runtime(sources))
-        if not self._wait_for_start(starting):
+        code = wait_for_start(starting, is_stopping=_celery.is_stopping)
+        if code is not None:
             self._end()
-            _celery.abort_start(0 if _celery.is_stopping() else _celery.EX_FAILURE)
+            _celery.abort_start(code)
 
     async def _start_runtime(self, sources: Sequence[str]) -> None:
         self._runtime = self.app.create_runtime(self.app.settings, sources, self)
         await self._runtime.start()
-
-    def _wait_for_start(self, starting: "concurrent.futures.Future[None]") -> bool:
-        while not _celery.is_stopping():
-            try:
-                starting.result(timeout=PUMP_S)
-            except concurrent.futures.TimeoutError:
-                if not starting.done():
-                    continue
-                log.critical("worker.start_failed: the runtime timed out")
-            except ToolrailError as error:
-                log.critical("worker.start_failed: %s", error.message)
-            except Exception as error:
-                log.critical("worker.start_failed: %s: %s", type(error).__name__, error)
-                log.debug("worker.start_failed", exc_info=True)
-            else:
-                return True
-            return False
-        starting.cancel()
-        return False
 
     def register_with_event_loop(self, loop: _celery.Hub) -> None:
         """Remember the hub; Celery calls this on every connection anew."""

@@ -5,9 +5,6 @@ Above: commands, also those of other packages. Below: `toolrail.settings`, `tool
 `toolrail.supervisor.state`.
 """
 
-import sys
-from pathlib import Path
-
 import typer
 
 from toolrail.cli.options import GlobalOptions
@@ -33,9 +30,6 @@ def start(context: typer.Context, *, joins_cluster: bool = True) -> Settings:
     said = {"log_level": options.log_level, "log_format": options.log_format}
     # Into the settings, so that child processes log in the same way.
     settings = settings.model_copy(update={k: v for k, v in said.items() if v is not None})
-    if settings.tool_modules and str(Path.cwd()) not in sys.path:
-        # Like `python -m`: the named modules lie where the command is given, for every command.
-        sys.path.insert(0, str(Path.cwd()))
     set_up_logging(settings.log_level, settings.log_format)
     know(settings.secrets())
     cluster = find_cluster(settings.state_dir) if joins_cluster else None

@@ -5,6 +5,7 @@ Above: `main.py`. Below: `toolrail.supervisor`.
 """
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Mapping
@@ -15,10 +16,16 @@ import typer
 from toolrail import exit_codes
 from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.start import start
+from toolrail.errors import ConfigError
+from toolrail.policy.load import load_policy
 from toolrail.settings import Settings, redact_url
 from toolrail.supervisor.cluster import ONE_OF_EACH, SOURCES, LocalCluster
 from toolrail.supervisor.console import ConsoleSink, JsonSink, LineSink
 from toolrail.supervisor.spec import ChildState
+from toolrail.supervisor.supervisor import ChildNeverReady
+
+_REFUSED = "worker.start_failed: "
+"""How a worker's log begins what keeps it from starting."""
 
 
 def up(
@@ -35,7 +42,15 @@ def up(
     run in the same folder meanwhile find the cluster by themselves.
     """
     settings = start(context, joins_cluster=False)
-    code = asyncio.run(_up(settings, parse_scale(scale or [])))
+    workers = parse_scale(scale or [])
+    # Its clients in this folder read it; here it would be missed by nobody before the first run.
+    load_policy(settings.policy_dir)
+    try:
+        code = asyncio.run(_up(settings, workers))
+    except ChildNeverReady as error:
+        if error.exit_code != exit_codes.CONFIG:
+            raise
+        raise _wrong_setting(error) from error
     raise CommandExit(code)
 
 
@@ -55,6 +70,17 @@ def parse_scale(texts: list[str]) -> dict[str, int]:
     return scale
 
 
+def _wrong_setting(error: ChildNeverReady) -> ConfigError:
+    """Return what the child said about its settings, which the lines of others have buried."""
+    said = next((line for line in reversed(error.last_lines) if _REFUSED in line), None)
+    if said is None:
+        fix = "Read what it printed, and start again."
+        return ConfigError("its settings are wrong.", fix=fix, key=error.name)
+    if said.startswith("{"):
+        said = str(json.loads(said)["event"])
+    return ConfigError(said.partition(_REFUSED)[2], key=error.name)
+
+
 async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
     """Run the cluster until it is asked to stop; 1 when a child had to be given up."""
     sink = _sink(settings)
@@ -65,7 +91,7 @@ async def _up(settings: Settings, scale: Mapping[str, int]) -> int:
         loop.add_signal_handler(number, cluster.supervisor.ask_stop)
     stop_asked = asyncio.create_task(cluster.wait_stop_asked())
     await asyncio.wait({starting, stop_asked}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
+    if not starting.done() and not cluster.start_failed:
         # Asked to stop while starting: `start` stops what it has started.
         starting.cancel()
         await asyncio.wait({starting})

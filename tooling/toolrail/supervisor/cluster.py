@@ -60,6 +60,8 @@ class LocalCluster:
         """
         self.settings = settings
         """Completed by `start` with the Redis URL and the secret of this cluster."""
+        self.start_failed = False
+        """Whether `start` is about to raise: it stops what it has started first."""
         self._sink = sink
         self._scale = scale
         self._exports = exports
@@ -84,6 +86,7 @@ class LocalCluster:
             await self.supervisor.start([*self._workers(), *self._exporters()])
             self._write_state()
         except BaseException:
+            self.start_failed = True
             await self.stop()
             raise
         return self.settings

@@ -25,12 +25,14 @@ class ChildNeverReady(ClusterStartFailed):
     Attributes:
         name: The child that was given up or stopped.
         last_lines: What it printed last.
+        exit_code: How it ended last; None when it never ran.
     """
 
-    def __init__(self, name: str, last_lines: Sequence[str]) -> None:
+    def __init__(self, name: str, last_lines: Sequence[str], exit_code: int | None) -> None:
         super().__init__(f"{name} never became ready. Read what it printed, and start again.")
         self.name = name
         self.last_lines = tuple(last_lines)
+        self.exit_code = exit_code
 
 
 @dataclass
@@ -111,7 +113,7 @@ class Supervisor:
         await self.wait_for(lambda: self.status(name).state in settled)
         status = self.status(name)
         if status.state is not ChildState.READY:
-            raise ChildNeverReady(name, status.last_lines)
+            raise ChildNeverReady(name, status.last_lines, status.exit_code)
 
     async def wait_for(self, predicate: Callable[[], bool]) -> None:
         """Return when `predicate` holds; it is asked again after each change of any child."""
