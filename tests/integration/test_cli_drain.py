@@ -77,23 +77,43 @@ async def test_an_unknown_name_asks_nobody(fleet: Fleet, cli: Cli) -> None:
 
 
 async def test_nothing_that_fits_is_nothing_to_drain(fleet: Fleet, cli: Cli) -> None:
-    """The state that a roll-out wants is there already, so it is no failure."""
-    said = await cli.within("drain", "--build", "old", "--wait")
+    """Host and build exist, not together: the state that is wanted is there already."""
+    said = await cli.within("drain", "--host", "here", "--source", "extension", "--wait")
 
     assert said.code == 0
     assert "nothing to drain" in said.err
     assert await asked(fleet) == set()
 
 
+@pytest.mark.parametrize(("what", "there"), [("build", "b1, b2"), ("host", "here, there")])
+async def test_a_build_or_host_that_nobody_has_is_a_mistake(
+    fleet: Fleet, cli: Cli, what: str, there: str
+) -> None:
+    """A typo would else pass for a drained fleet; those that exist are named."""
+    said = await cli.within("drain", f"--{what}", "tyop", "--wait")
+
+    assert said.code == 1
+    assert f"No live worker has the {what} 'tyop'. Those that live have {there};" in said.err
+    assert await asked(fleet) == set()
+
+
 @pytest.mark.parametrize(
-    "line", [(), ("b-1", "--all"), ("--source", "mpc"), ("b-1", "--undo", "--wait")]
+    "line",
+    [
+        (),
+        ("b-1", "--all"),
+        ("--all", "--source", "mcp"),
+        ("b-1", "--source", "mcp"),
+        ("--source", "mpc"),
+        ("b-1", "--undo", "--wait"),
+    ],
 )
 @pytest.mark.one_redis
 async def test_what_is_meant_must_be_said(fleet: Fleet, cli: Cli, line: tuple[str, ...]) -> None:
     """Nobody is asked by a command that can be read in two ways."""
     said = await cli.within("drain", *line)
 
-    assert said.code != 0
+    assert said.code == 64
     assert "fix:" in said.err
     assert await asked(fleet) == set()
 

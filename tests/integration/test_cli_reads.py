@@ -253,6 +253,27 @@ async def test_a_table_on_a_terminal_folds_and_does_not_act(cell: Cell, tmp_path
     assert terminal.screen.count("x") >= 60
 
 
+async def test_an_id_can_be_copied_from_a_narrow_terminal(cell: Cell, tmp_path: Path) -> None:
+    """It stands on one line; columns at the right go first, and are named."""
+    run_id = await queue(cell, calls=1)
+    env = own_environment() | cell.settings.to_env()
+    fleet = Fleet(cell.bench.redis, prefix=cell.settings.key_prefix, deadline_s=5.0)
+    worker = "builtin-of-a-long-name@host.example.org"
+    await appear(fleet, worker)
+    screens = []
+    for words in (["runs"], ["workers"], ["drain", "--all"], ["run", "show", run_id]):
+        with Terminal(words, env=env, cwd=tmp_path, columns=60) as terminal:
+            assert await asyncio.to_thread(terminal.wait) == 0
+            screens.append(terminal.screen)
+
+    assert [line for line in screens[0].splitlines() if line.startswith(f"{run_id}  open")]
+    assert [line for line in screens[1].splitlines() if line.startswith(worker)]
+    assert [line for line in screens[2].splitlines() if line.startswith(worker)]
+    assert f" {run_id}\n" in screens[3]
+    assert "No room for" in screens[1]
+    assert "metrics: widen the terminal, or see --json." in screens[1]
+
+
 async def test_a_record_of_another_version_is_shown_as_far_as_it_goes(cell: Cell, cli: Cli) -> None:
     """Fields that are missing, or are no numbers, cost nothing but themselves."""
     run_id = await queue(cell, calls=1)

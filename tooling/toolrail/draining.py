@@ -98,7 +98,7 @@ class Draining:
         """Return the live workers that are meant; none may fit what they should have in common.
 
         Raises:
-            WorkerNotFound: A name that no live worker has; says which come near.
+            WorkerNotFound: A name, host or build that no live worker has; says which there are.
             RedisUnavailable: No answer in time.
         """
         live = await self._fleet.workers()
@@ -111,6 +111,8 @@ class Draining:
                     f"No live worker is called {name[:80]!r}. {guess}"
                     f"`toolrail workers` lists the {len(live)} that live; nobody was asked."
                 )
+        _check_known("host", choice.host, {worker.host for worker in live})
+        _check_known("build", choice.build, {worker.build for worker in live})
         return [worker for worker in live if choice.fits(worker)]
 
     async def ask(self, workers: Iterable[WorkerRecord]) -> list[Progress]:
@@ -178,4 +180,14 @@ def _gone(worker: Progress) -> Progress:
         sources=worker.sources,
         host=worker.host,
         build=worker.build,
+    )
+
+
+def _check_known(what: str, wanted: str | None, known: set[str]) -> None:
+    if wanted is None or wanted in known:
+        return
+    there = ", ".join(sorted(value[:80] or f"no {what}" for value in known))
+    lives = f"Those that live have {there}" if known else "None lives"
+    raise WorkerNotFound(
+        f"No live worker has the {what} {wanted[:80]!r}. {lives}; nobody was asked."
     )

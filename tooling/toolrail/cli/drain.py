@@ -22,7 +22,7 @@ from toolrail.fleet import Fleet
 from toolrail.registry import QUEUES
 from toolrail.settings import Settings
 
-_COLUMNS = ("worker", "sources", "host", "build", "busy", "state")
+_COLUMNS = ("worker", "state", "busy", "sources", "build", "host")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +41,10 @@ def drain(
         list[str] | None, typer.Argument(metavar="[WORKER]...", help="From `toolrail workers`.")
     ] = None,
     *,
-    source: Annotated[str | None, typer.Option(help="Workers of this source.")] = None,
-    host: Annotated[str | None, typer.Option(help="Workers on this host.")] = None,
-    build: Annotated[str | None, typer.Option(help="Workers of this build.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="All workers.")] = False,
+    source: Annotated[str | None, typer.Option(help="All workers of this source.")] = None,
+    host: Annotated[str | None, typer.Option(help="All workers on this host.")] = None,
+    build: Annotated[str | None, typer.Option(help="All workers of this build.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="Every worker of the cell.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Return when they run nothing.")] = False,
     timeout_s: Annotated[
         float, typer.Option(min=0, help="With --wait: how long. The order stands after that.")
@@ -54,8 +54,9 @@ def drain(
 ) -> None:
     """Ask workers to claim no more calls; what they run goes on to its end.
 
-    They stay up, idle, until they are stopped or the order is undone. Exit code: 0 when they were
-    asked, with --wait when each runs nothing or is gone; 1 when time was over first.
+    Several of --source, --host and --build narrow each other. They stay up, idle, until they are
+    stopped or the order is undone. Exit code: 0 when they were asked, with --wait when each runs
+    nothing or is gone; 1 when time was over first, or none has that name, host or build.
     """
     settings = start(context)
     choice = _choice(workers or (), source, host, build, everybody=everybody)
@@ -75,7 +76,13 @@ def _choice(
     everybody: bool,
 ) -> Choice:
     filtered = any(word is not None for word in (source, host, build))
-    if [bool(names), filtered, everybody].count(True) != 1:
+    if everybody and (filtered or names):
+        raise UsageError(
+            "means every worker, whatever else is said.",
+            fix="Leave it out: --source, --host and --build alone are all workers they fit.",
+            key="--all",
+        )
+    if filtered == bool(names) and not everybody:
         raise UsageError(
             "say which workers: names, or --source, --host, --build, or --all.",
             fix="`toolrail workers` lists them.",
@@ -161,11 +168,11 @@ def _show(asked: Sequence[Progress], *, as_json: bool) -> None:
 def _cells(worker: Progress) -> tuple[str, ...]:
     return (
         worker.worker,
-        ",".join(worker.sources),
-        worker.host,
-        worker.build or "-",
-        str(worker.busy),
         worker.state.value,
+        str(worker.busy),
+        ",".join(worker.sources),
+        worker.build or "-",
+        worker.host,
     )
 
 

@@ -17,7 +17,7 @@ from toolrail.settings import Settings
 from toolrail.spans import since
 
 LIMIT_MAX = 100_000
-_COLUMNS = ("run", "tenant", "profile", "status", "open calls", "events", "age", "code")
+_COLUMNS = ("run", "status", "age", "code", "tenant", "profile", "open", "events")
 
 
 def runs(
@@ -61,11 +61,11 @@ async def _read(
 def _cells(row: RunRow, now_ms: int) -> tuple[str, ...]:
     return (
         row.run_id,
-        row.tenant or "?",
-        row.profile or "?",
         row.status or "?",
-        str(row.open_calls),
-        str(row.events),
         since(now_ms, row.opened_ms),
         row.code,
+        row.tenant or "?",
+        row.profile or "?",
+        str(row.open_calls),
+        str(row.events),
     )

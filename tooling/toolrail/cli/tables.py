@@ -20,36 +20,55 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from toolrail.cli.plain import columns as terminal_columns
 from toolrail.cli.plain import plain
 from toolrail.redaction import clean, clean_json
 from toolrail_schemas import escape_text
 
 _PIPED_WIDTH = 2000
 """Columns when nobody looks: no cell is cut or folded."""
+_FOLD_MIN = 10
+"""No cell is folded to fewer columns; ages, counts and states never are."""
+_GAP = 2
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their heads; on a terminal cells are folded to its width."""
+    """Print rows under their heads, the first of which names an id.
+
+    On a terminal long cells are folded to its width and columns at the right left out, which is
+    said; but an id stays on one line, since it is to be copied.
+    """
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     if not sys.stdout.isatty():
-        _print_plain(columns, rows)
+        _print_plain([columns, *cells], widths)
         return
+    id_place = next(n for n, head in enumerate(columns) if head)
+    least = [w if n == id_place else min(w, _FOLD_MIN) for n, w in enumerate(widths)]
+    room, shown = terminal_columns(), len(columns)
+    while shown > id_place + 1 and _line_width(least[:shown]) > room:
+        shown -= 1
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    _print(table)
-
-
-def _print_plain(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print each row on one line, for other programs; many rows cost little."""
-    cells = [list(columns), *([plain(cell) for cell in row] for row in rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    for n, column in enumerate(columns[:shown]):
+        table.add_column(column, overflow="fold", min_width=least[n], no_wrap=n == id_place)
     for row in cells:
+        table.add_row(*map(Text, row[:shown]))
+    _print(table, max(room, _line_width(least[:shown])))
+    if shown < len(columns):
+        print_note(f"No room for {', '.join(columns[shown:])}: widen the terminal, or see --json.")
+
+
+def _line_width(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _print_plain(lines: Iterable[Sequence[str]], widths: Sequence[int]) -> None:
+    """Print each row on one line, for other programs; many rows cost little."""
+    for row in lines:
         padded = (
             cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
         )
-        typer.echo("  ".join(padded).rstrip())
+        typer.echo((" " * _GAP).join(padded).rstrip())
 
 
 def print_fields(fields: Mapping[str, str]) -> None:
@@ -60,7 +79,7 @@ def print_fields(fields: Mapping[str, str]) -> None:
     for name, value in fields.items():
         lines = map(escape_text, clean(value).splitlines() or [""])
         table.add_row(name, Text("\n".join(lines)))
-    _print(table)
+    _print(table, terminal_columns() if sys.stdout.isatty() else _PIPED_WIDTH)
 
 
 def print_json(value: object) -> None:
@@ -74,9 +93,8 @@ def print_note(text: str) -> None:
     typer.secho(plain(text), err=True, dim=True)
 
 
-def _print(table: Table) -> None:
-    is_seen = sys.stdout.isatty()
-    console = Console(width=None if is_seen else _PIPED_WIDTH)
+def _print(table: Table, width: int) -> None:
+    console = Console(width=width)
     with console.capture() as captured:
         console.print(table)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
