@@ -88,7 +88,7 @@ async def test_no_call_is_lost_or_doubled_whatever_breaks(bench: WorkerBench) ->
         await bench.start_worker(renew_s=0.2, reaper_interval_s=0.05)
 
     async def all_ended() -> bool:
-        return not await bench.calls.reader.open_calls(bench.calls.run_id)
+        return not await bench.calls.reader.has_open(bench.calls.run_id)
 
     async with hurting(bench):
         for number in range(CALLS):

@@ -51,11 +51,11 @@ async def test_closing_says_how_many_calls_still_run(bench: WorkerBench) -> None
     for number in range(3):
         await bench.dispatch(f"waits{number}", spec)
     calls = bench.calls
-    running = await close_open_calls(
+    closing = await close_open_calls(
         calls.ledger, calls.reader, calls.blobs, calls.run_id, actor="runtime:test"
     )
 
-    assert running == 1
+    assert (closing.seen, closing.running) == (4, 1)
     assert (await bench.result("runs")).error_code == "tool.cancelled"
     for number in range(3):
         result = await bench.result(f"waits{number}")

@@ -278,7 +278,7 @@ async def test_a_record_of_another_version_is_shown_as_far_as_it_goes(cell: Cell
     """Fields that are missing, or are no numbers, cost nothing but themselves."""
     run_id = await queue(cell, calls=1)
     bench = cell.bench
-    [call_key] = await bench.reader.open_calls(run_id)
+    [call_key], _ = await bench.reader.open_calls(run_id, limit=1)
     await command(bench.redis, "HDEL", bench.keys.call(run_id, call_key), "args", "tenant")
     await command(bench.redis, "HSET", bench.keys.call(run_id, call_key), "attempt", "many")
     record = await bench.reader.run(run_id)

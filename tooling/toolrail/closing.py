@@ -6,6 +6,8 @@ Below: `ledger.py`, `results.py`.
 """
 
 import asyncio
+import math
+from dataclasses import dataclass
 from typing import Literal, cast
 
 import orjson
@@ -14,7 +16,7 @@ from pydantic import JsonValue
 from toolrail.blobs import Blobs
 from toolrail.errors import CallNotFound
 from toolrail.ledger.ledger import Ledger
-from toolrail.ledger.reader import LedgerReader
+from toolrail.ledger.reader import START, LedgerReader
 from toolrail.ledger.records import Closed, StoredCall
 from toolrail.notice import with_notice
 from toolrail.results import ending_of, store_result
@@ -28,6 +30,21 @@ AT_ONCE = 64
 """Calls of one run that are closed at the same time; they share round trips."""
 TRIES = 3
 """A call that is claimed while it is cancelled changes its state at most twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """How far the open calls of a run were closed.
+
+    Attributes:
+        seen: So many were looked at.
+        running: Of them, those that still run.
+        after: Where to go on; `START` when all were looked at.
+    """
+
+    seen: int
+    running: int
+    after: str
 
 
 async def cancel_call(
@@ -66,12 +83,25 @@ async def cancel_call(
 
 
 async def close_open_calls(
-    ledger: Ledger, reader: LedgerReader, blobs: Blobs, run_id: str, *, actor: str
-) -> int:
+    ledger: Ledger,
+    reader: LedgerReader,
+    blobs: Blobs,
+    run_id: str,
+    *,
+    actor: str,
+    after: str = START,
+    limit: float = math.inf,
+) -> Closing:
     """Every call of an ending run that waits is cancelled, and every running one told to stop.
 
-    Returns:
-        How many still run.
+    Args:
+        ledger: To write to.
+        reader: Of the same cell.
+        blobs: For the results.
+        run_id: The run.
+        actor: `runtime:<part>`.
+        after: Go on there.
+        limit: Look at so many calls, or a few more.
     """
 
     async def cancel(call_key: str) -> bool:
@@ -81,12 +111,13 @@ async def close_open_calls(
             return False
         return state == "running"
 
-    open_calls = await reader.open_calls(run_id)
-    running = 0
-    for start in range(0, len(open_calls), AT_ONCE):
-        batch = open_calls[start : start + AT_ONCE]
-        running += sum(await asyncio.gather(*map(cancel, batch)))
-    return running
+    seen = running = 0
+    while True:
+        page, after = await reader.open_calls(run_id, after=after, limit=AT_ONCE)
+        running += sum(await asyncio.gather(*map(cancel, page)))
+        seen += len(page)
+        if after == START or seen >= limit:
+            return Closing(seen, running, after)
 
 
 async def close_call(

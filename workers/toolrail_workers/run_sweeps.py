@@ -11,13 +11,17 @@ from typing import cast
 
 from toolrail.closing import close_open_calls
 from toolrail.errors import RedisError, RedisUnavailable, RunNotFound, ToolrailError
-from toolrail.ledger import Due
+from toolrail.ledger import START, Due
+from toolrail.paging import Pages
 from toolrail.redis_io import command, retrying
 from toolrail_workers.books import Books
 
 log = logging.getLogger(__name__)
 
 PAGE = 100
+CALLS_MAX = 1_000
+"""Open calls that one pass looks at, in all: less than a second's work, in which no lease, question
+or deadline is swept. A larger run ends in more passes; nothing of it starts meanwhile."""
 CALLS_PAGE = 500
 AGAIN_MS = 1_000
 """A run that waits for a running call is looked at again after this."""
@@ -29,39 +33,57 @@ IDLE_EVERY_MS = 60_000
 class RunSweeps:
     """What becomes of runs without their client."""
 
-    def __init__(self, books: Books, *, idle_ms: int = IDLE_MS) -> None:
+    def __init__(self, books: Books, *, idle_ms: int = IDLE_MS, calls_max: int = CALLS_MAX) -> None:
         self._books = books
+        self._pages = Pages(books.redis, prefix=books.keys.prefix, deadline_s=books.deadline_s)
+        self._calls_max = calls_max
+        self._calls_left = 0
+        self._after: dict[str, str] = {}
+        """Where to go on in the open calls of a run that has too many for one pass."""
         self._idle_ms = idle_ms
         self._idle_at = 0
 
     async def ending(self, now_ms: int) -> None:
         """Every run that is to end has no waiting calls, and ends with its last running one."""
         keys = self._books.keys
-        for due in await self._books.reader.due(keys.ending, until=now_ms, limit=PAGE):
+        page = await self._books.reader.due(keys.ending, until=now_ms, limit=PAGE)
+        self._after = {due.run_id: self._after.get(due.run_id, START) for due in page}
+        self._calls_left = self._calls_max
+        for due in page:
+            if self._calls_left <= 0:
+                return
             await self._guarded(due, keys.ending, self._end)
+            pause_ms = AGAIN_MS if self._after[due.run_id] == START else 1
             # Behind those that were not looked at yet; a run that has ended is not there any more.
-            await self._put_off(keys.ending, due.run_id, now_ms + AGAIN_MS)
+            await self._put_off(keys.ending, due.run_id, now_ms + pause_ms)
 
     async def ended(self, now_ms: int) -> None:
         """Every call of a run that had too many for one step expires with its run."""
         keys = self._books.keys
+        self._calls_left = self._calls_max
         for due in await self._books.reader.due(keys.ended, until=now_ms, limit=PAGE):
+            if self._calls_left <= 0:
+                return
             await self._guarded(due, keys.ended, self._expire_calls)
 
     async def _expire_calls(self, due: Due) -> None:
         run = await self._books.reader.run(due.run_id)
         if run is None:
             raise RunNotFound
-        keys, cursor = self._books.keys, "0"
-        while True:
-            reply = await self._ask("SSCAN", keys.calls(due.run_id), cursor, "COUNT", CALLS_PAGE)
-            found = cast("tuple[int | str, Sequence[str]]", reply)
-            for call_key in found[1]:
-                await self._ask("PEXPIRE", keys.call(due.run_id, call_key), run["retention_ms"])
-            cursor = str(found[0])
-            if cursor == "0":
-                break
-        await self._books.reader.drop(keys.ended, due)
+        keys = self._books.keys
+        calls, keep_ms = keys.calls(due.run_id), run["retention_ms"]
+        while self._calls_left > 0:
+            reply = await self._ask("SRANDMEMBER", calls, min(CALLS_PAGE, self._calls_left))
+            page = cast("Sequence[str]", reply)
+            if not page:
+                await self._books.reader.drop(keys.ended, due)
+                return
+            # Off the list only when they expire: who dies in between leaves no call for ever.
+            await self._pages.ask_each(
+                [("PEXPIRE", keys.call(due.run_id, name), keep_ms) for name in page]
+            )
+            await self._ask("SREM", calls, *page)
+            self._calls_left -= len(page)
 
     async def _ask(self, *args: str | int) -> object:
         return await retrying(
@@ -93,8 +115,20 @@ class RunSweeps:
         run = await self._books.reader.run(run_id)
         if run is None:
             raise RunNotFound
-        books = self._books
-        await close_open_calls(books.ledger, books.reader, books.blobs, run_id, actor=books.actor)
+        books, after = self._books, self._after[run_id]
+        # Whatever fails in between is begun anew.
+        self._after[run_id] = START
+        done = await close_open_calls(
+            books.ledger,
+            books.reader,
+            books.blobs,
+            run_id,
+            actor=books.actor,
+            after=after,
+            limit=self._calls_left,
+        )
+        self._calls_left -= done.seen
+        self._after[run_id] = done.after
         # What it ends as was decided before; the script only takes this for a run without it.
         status = run.get("ending") or run.get("status") or "failed"
         code = run.get("ending_code") or run.get("code") or ""
@@ -105,7 +139,7 @@ class RunSweeps:
         if await self._books.reader.run(run_id) is None:
             raise RunNotFound
         last_ms = await self._last_event_ms(run_id)
-        if last_ms > due.score or await self._books.reader.open_calls(run_id):
+        if last_ms > due.score or await self._books.reader.has_open(run_id):
             # Looked at again when it could have been idle for the whole time.
             score = max(last_ms, due.score + self._idle_ms)
             await self._put_off(self._books.keys.runs, run_id, score)

@@ -7,7 +7,7 @@ reaper, client. Below: `redis_io`, `keys`, the schemas.
 from toolrail.ledger.conflicts import Stands, conflict
 from toolrail.ledger.journal import JournalReader
 from toolrail.ledger.ledger import Ledger
-from toolrail.ledger.reader import Due, LedgerReader, unaccounted
+from toolrail.ledger.reader import START, Due, LedgerReader, unaccounted
 from toolrail.ledger.records import (
     CLAIM_FIELDS,
     Approval,
@@ -28,6 +28,7 @@ from toolrail.ledger.records import (
 
 __all__ = [
     "CLAIM_FIELDS",
+    "START",
     "Approval",
     "Claim",
     "Closed",

@@ -16,6 +16,8 @@ from toolrail.paging import Pages
 from toolrail.redis_io import Argument, retrying, round_trips_of
 from toolrail_schemas import QueueName
 
+START = "0"
+"""Where pages of a set begin, and what follows the last of them."""
 ENDED = frozenset({"completed", "failed", "denied", None})
 RUN_FIELDS = (
     "status",
@@ -103,10 +105,22 @@ class LedgerReader:
         state = await self._ask("HGET", self._keys.call(run_id, call_key), "state")
         return state in ENDED
 
-    async def open_calls(self, run_id: str) -> list[str]:
-        """Return the call keys without an outcome."""
-        # Sorted, so that whoever closes them does so in one order.
-        return sorted(cast("list[str]", await self._ask("SMEMBERS", self._keys.open_calls(run_id))))
+    async def has_open(self, run_id: str) -> bool:
+        """Return whether a call of the run has no outcome."""
+        return bool(await self._ask("EXISTS", self._keys.open_calls(run_id)))
+
+    async def open_calls(
+        self, run_id: str, *, after: str = START, limit: int
+    ) -> tuple[list[str], str]:
+        """Return about `limit` call keys without an outcome, and what to go on after.
+
+        Once that is `START` again, all were given that were open from the first page on; one may
+        come twice.
+        """
+        key = self._keys.open_calls(run_id)
+        reply = await self._ask("SSCAN", key, after, "COUNT", limit)
+        cursor, names = cast("tuple[str, list[str]]", reply)
+        return names, str(cursor)
 
     async def parked(self) -> list[tuple[str, str]]:
         """Return (run_id, call_key) of every call that waits for a person, first to expire first.

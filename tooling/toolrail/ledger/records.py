@@ -280,3 +280,4 @@ class RunEnd:
     status: Literal["ended", "ending", "calls_pending"]
     run_status: str = ""
     open_calls: tuple[str, ...] = ()
+    """Calls without an outcome; of many, some 100."""

@@ -9,8 +9,8 @@
 local call = read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end
 if not TERMINAL[call.state] then
-  redis.call('HSET', call.hash, 'cancel', '1')
-  if call.state == 'running' then
+  -- Told once: a nudge that is lost is made up for by the next renewal.
+  if redis.call('HSETNX', call.hash, 'cancel', '1') == 1 and call.state == 'running' then
     local nudge = P .. 'nudge:' .. call.worker
     redis.call('XADD', nudge, 'MAXLEN', '~', 1000, '*', 'run', RUN_ID, 'call', call.key)
     redis.call('PEXPIRE', nudge, HOUR_MS)
