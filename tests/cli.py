@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from typing import cast
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
-from toolrail.cli.main import run
+from toolrail.cli.catalogue import all_commands
+from toolrail.cli.main import build_app, run
 from toolrail.settings import Settings
 
 
@@ -39,6 +42,20 @@ class Said:
         """Return the one JSON object of standard output."""
         [found] = self.rows()
         return found
+
+
+def all_leaves() -> dict[str, frozenset[str]]:
+    """Return every command of the program, such as `dlq list`, with the options it has."""
+    found: dict[str, frozenset[str]] = {}
+    for name in all_commands():
+        top = typer.main.get_command(build_app([name], all_commands()))
+        assert isinstance(top, TyperGroup)
+        command = top.commands[name]
+        inner = command.commands if isinstance(command, TyperGroup) else {"": command}
+        for word, leaf in inner.items():
+            options = {option for parameter in leaf.params for option in parameter.opts}
+            found[f"{name} {word}".strip()] = frozenset(options)
+    return found
 
 
 class Cli:

@@ -14,7 +14,7 @@ import typer
 from toolrail.cli.catalogue import Command, Entry, all_commands
 from toolrail.cli.main import run
 from toolrail.cli.options import CommandExit, GlobalOptions
-from toolrail.errors import ConfigError, RedisUnavailable
+from toolrail.errors import ConfigError, RedisTooOld
 
 HEAVY = ("celery", "kombu", "redis", "pydantic", "mcp", "jsonschema_rs")
 """What `toolrail --help` has no use for; each costs more than all of its own work."""
@@ -45,13 +45,13 @@ def test_an_error_of_ours_is_one_sentence_and_its_own_exit_code(
     """A user never sees a traceback for a failure that has a name."""
 
     def command() -> None:
-        raise RedisUnavailable
+        raise RedisTooOld
 
     code = run_planted(command)
     err = capsys.readouterr().err
 
     assert code == 3
-    assert err == f"error: {RedisUnavailable.default_message()}\n"
+    assert err == f"error: {RedisTooOld.default_message()}\n"
 
 
 def test_the_fix_of_a_configuration_error_stands_on_its_own_line(
@@ -73,7 +73,7 @@ def test_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) 
     """Names of tools and tenants come from outside and stand in messages; lines stay lines."""
 
     def command() -> None:
-        raise RedisUnavailable("one \x1b[2J\u202e\rname\nsecond line")
+        raise RedisTooOld("one \x1b[2J\u202e\rname\nsecond line")
 
     run_planted(command)
 
@@ -84,7 +84,7 @@ def test_debug_shows_the_traceback_too(capsys: pytest.CaptureFixture[str]) -> No
     """The option for whoever looks into it."""
 
     def command() -> None:
-        raise RedisUnavailable
+        raise RedisTooOld
 
     run_planted(command, "--debug")
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.approval_shell import RULES, Desk, mail, open_desk, short
 from tests.cells import serve
+from tests.letters import lose
 from tests.waiting import await_until
 from toolrail import CallRequest, Settings
 from toolrail.cli.main import run as run_command
@@ -218,6 +219,25 @@ async def test_what_a_strong_layer_asks_cannot_be_remembered(ruled: Desk) -> Non
 
     assert (ran.code, "platform wants to be asked each time" in ran.err) == (REFUSED, True)
     assert "--remember" not in shown.out
+
+
+@pytest.mark.parametrize("line", [("approve",), ("edit", "--set", 'text="a"', "--yes")])
+async def test_an_effect_that_may_repeat_is_approved_by_who_says_so(
+    desk: Desk, line: tuple[str, ...]
+) -> None:
+    """An equal call was lost while the question stood; the refusal names the word."""
+    lost = await desk.park("c1", text="a")
+    twin = await desk.park("c2", text="a" if line == ("approve",) else "b")
+    await desk("approve", lost)
+    await lose(desk.cell, *lost.split("."), code="tool.outcome_unknown")
+    unsaid = await desk(line[0], twin, *line[1:])
+    still = await state_of(desk, twin)
+    said = await desk(line[0], twin, *line[1:], "--effect-may-repeat")
+
+    assert (unsaid.code, still) == (REFUSED, ApprovalState.PENDING)
+    assert "may have happened" in unsaid.err
+    assert "--effect-may-repeat" in unsaid.err
+    assert (said.code, "approved as" in said.out) == (0, True)
 
 
 async def test_an_edit_shows_what_changes_and_runs_with_it(desk: Desk) -> None:

@@ -119,6 +119,32 @@ async def test_a_refused_redrive_is_exit_code_1(cell: Cell, cli: Cli) -> None:
     assert left == [letter]
 
 
+async def test_an_effect_that_may_repeat_is_redriven_by_who_says_so(cell: Cell, cli: Cli) -> None:
+    """One by one and with --all; without the word neither takes it."""
+    run = await opened(cell)
+    letters = [
+        await make_letter(cell, run, f"c{n}", text=f"text {n}", code="tool.outcome_unknown")
+        for n in range(2)
+    ]
+    await run.complete()
+    line = ("dlq", "redrive", "--by", "ann", "--wait-s", "0", "--json")
+    unsaid = [
+        await cli.within(*line, letters[0]),
+        await cli.within(*line, "--all", "--yes"),
+    ]
+    kept = await listed(cell)
+    one = await cli.within(*line, letters[0], "--effect-may-repeat")
+    rest = await cli.within(*line, "--all", "--yes", "--effect-may-repeat")
+
+    assert unsaid[0].row()["is_redriven"] is False
+    assert unsaid[1].out == ""
+    assert "0 letters are redriven; 2 are left" in unsaid[1].err
+    assert sorted(kept) == sorted(letters)
+    assert (one.row()["letter_id"], one.row()["is_redriven"]) == (letters[0], True)
+    assert (rest.row()["letter_id"], rest.row()["is_redriven"]) == (letters[1], True)
+    assert await listed(cell) == []
+
+
 async def test_many_letters_are_counted_before_anything_is_done(cell: Cell, cli: Cli) -> None:
     """`--all` without `--yes` changes nothing, and leaves unknown outcomes alone with it."""
     run = await opened(cell)
@@ -261,6 +287,29 @@ def test_looking_needs_no_secret_and_tells_when_redis_is_away(
     assert away.err.startswith(
         "error: Nothing listens at the address of Redis: the connection was refused."
     )
+
+
+async def test_a_letter_is_found_by_the_beginning_of_its_id(cell: Cell, cli: Cli) -> None:
+    """As `toolrail approvals` finds a question; what could mean two is done to neither."""
+    run = await opened(cell)
+    letters = [await make_letter(cell, run, f"c{n}") for n in range(2)]
+    short = letters[0].rpartition(".")[2][:8]
+    shown = await cli.within("dlq", "show", short, "--json")
+    both = await cli.within("dlq", "discard", short, run.id, "--by", "ann")
+    tiny = await cli.within("dlq", "show", "abc")
+    none = await cli.within("dlq", "show", "zzzz")
+    kept = await listed(cell)
+    one = await cli.within("dlq", "discard", short.upper(), letters[0], "--by", "ann", "--json")
+
+    assert cast("dict[str, object]", shown.row()["letter"])["letter_id"] == letters[0]
+    assert (both.code, tiny.code, none.code) == (1, 1, 1)
+    assert f"{run.id!r} could be " in both.err
+    assert all(letter.rpartition(".")[2] in both.err for letter in letters)
+    assert "Give at least 4 characters" in tiny.err
+    assert "begins with 'zzzz'" in none.err
+    assert sorted(kept) == sorted(letters)
+    assert one.rows() == [{"letter_id": letters[0], "state": "discarded"}]
+    assert await listed(cell) == letters[1:]
 
 
 def _member(letter_id: str) -> str:

@@ -5,15 +5,12 @@ what each command does when all is well. Above: nothing. Below: `toolrail.exit_c
 `tests/cli.py`.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
-from tests.cli import Cli
+from tests.cli import Cli, all_leaves
 from toolrail import errors, exit_codes
-from toolrail.cli.catalogue import all_commands
 from toolrail.cli.failures import code_of
 from toolrail.errors import ToolrailError
 from toolrail.exit_codes import CONFIG, FAILED, INTERRUPTED, MEANINGS, OK, SYSTEM, USAGE
@@ -70,21 +67,9 @@ WAITING = {"worker", "exporter", "demo"}
 """Workers and the exporter wait for a Redis that is away; the demo brings its own."""
 
 
-def commands() -> Iterator[str]:
-    """Yield every command of the program, those of groups with the group's name."""
-    for name, entry in all_commands().items():
-        command = entry.load()
-        if not isinstance(command, typer.Typer):
-            yield name
-            continue
-        for info in command.registered_commands:
-            assert info.callback is not None
-            yield f"{name} {info.name or info.callback.__name__}"
-
-
 def test_the_walk_knows_every_command() -> None:
     """A new command is walked too."""
-    assert sorted(commands()) == sorted(WORDS)
+    assert sorted(all_leaves()) == sorted(WORDS)
 
 
 @pytest.mark.parametrize("command", WORDS)

@@ -139,6 +139,13 @@ class DeadLetters:
                 break
         return found[:limit]
 
+    async def ids(self) -> list[str]:
+        """Return the ids of all letters that wait, the newest first."""
+        found: list[str] = []
+        async for page in self._pages.newest(self._pages.keys.dead_letters):
+            found += [".".join(_split_member(member)) for member, _ in page]
+        return found
+
     async def get(self, letter_id: str) -> DeadLetter:
         """Return one letter, also one that was handled, with a summary of its arguments.
 

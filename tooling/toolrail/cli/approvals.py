@@ -133,6 +133,7 @@ def approve(
     by: By = None,
     remember: Remember = False,
     effect_may_repeat: EffectMayRepeat = False,
+    as_json: AsJson = False,
 ) -> None:
     """Let calls run. Without an ID, on a terminal: show the one that waits, and ask.
 
@@ -144,7 +145,10 @@ def approve(
     def work(record: ApprovalRecord) -> Decision:
         return decisions.approve(world, record, scope)
 
-    with deciding(start(context), by, effect_may_repeat=effect_may_repeat) as world:
+    if as_json and not approval_ids:
+        raise UsageError("asks nobody, so it needs IDs.", fix="Name the questions.", key="--json")
+    repeats = effect_may_repeat
+    with deciding(start(context), by, effect_may_repeat=repeats, as_json=as_json) as world:
         given = approval_ids or [_the_one_that_waits(world, remember=remember)]
         note = ", for the rest of the run" if remember else ""
         code = decisions.decide_each(world, given, work, note=note)
@@ -160,6 +164,7 @@ def deny(
     reason: Annotated[
         str, typer.Option(metavar="TEXT", help="What the model is told, up to 500 characters.")
     ] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Refuse calls; the model reads that a person did, and the reason.
 
@@ -172,7 +177,7 @@ def deny(
     if len(reason.strip()) > REASON_MAX_CHARS:
         problem = f"has {len(reason.strip())} characters; the limit is {REASON_MAX_CHARS}."
         raise UsageError(problem, fix="Say it shorter.", key="--reason")
-    with deciding(start(context), by) as world:
+    with deciding(start(context), by, as_json=as_json) as world:
         code = decisions.decide_each(world, approval_ids, work)
     raise CommandExit(code)
 
@@ -193,6 +198,7 @@ def edit(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")] = False,
     remember: Remember = False,
     effect_may_repeat: EffectMayRepeat = False,
+    as_json: AsJson = False,
 ) -> None:
     """Approve a call with other arguments: by --set, from a file, or typed in your editor.
 
@@ -207,6 +213,10 @@ def edit(
 
     if sets and file is not None:
         raise UsageError("stands beside --set.", fix="Keep one of them.", key="--file")
+    if as_json and not (yes and (sets or file is not None)):
+        raise UsageError(
+            "asks nobody.", fix="Say --yes, and --set or --file, with it.", key="--json"
+        )
     wanted = Edit(
         sets=parse_sets(sets or ()),
         text=None if file is None else read_arguments(f"@{file}", key="--file"),
@@ -214,7 +224,8 @@ def edit(
         scope=ApprovalScope.RUN if remember else ApprovalScope.ONCE,
     )
     note = ", with these arguments" + (", for the rest of the run" if remember else "")
-    with deciding(start(context), by, effect_may_repeat=effect_may_repeat) as world:
+    repeats = effect_may_repeat
+    with deciding(start(context), by, effect_may_repeat=repeats, as_json=as_json) as world:
         code = decisions.decide(world, approval_id, work, note=note)
     raise CommandExit(code)
 

@@ -23,6 +23,7 @@ from toolrail.cli.approvals_words import name_words
 from toolrail.cli.failures import code_of, lines_of
 from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.plain import plain
+from toolrail.cli.tables import print_json
 from toolrail.errors import (
     RedisError,
     ToolrailError,
@@ -49,6 +50,8 @@ class Deciding:
     """Who that is by their own word."""
     effect_may_repeat: bool = False
     """Decide although an equal call of the run may have taken effect."""
+    as_json: bool = False
+    """Say what became of each question as one JSON object."""
 
     def named(self, record: ApprovalRecord) -> str:
         """Return a question's short id and tool, for the beginning of a line."""
@@ -72,7 +75,11 @@ def _person(settings: Settings, by: str | None) -> str:
 
 @contextmanager
 def deciding(
-    settings: Settings, by: str | None, *, effect_may_repeat: bool = False
+    settings: Settings,
+    by: str | None,
+    *,
+    effect_may_repeat: bool = False,
+    as_json: bool = False,
 ) -> Generator[Deciding]:
     """Give an open client; when there is none, nothing was decided, and that is said.
 
@@ -80,6 +87,7 @@ def deciding(
         settings: Of the cell.
         by: Who decides, taken at their word; None for whoever is logged in.
         effect_may_repeat: Decide although an equal call of the run may have taken effect.
+        as_json: Say what became of each question as one JSON object.
 
     Raises:
         UsageError: No name is given, and no login is that of a person.
@@ -87,7 +95,7 @@ def deciding(
     """
     who = _person(settings, by)
     with connected(settings, otherwise=_NOTHING) as rail:
-        yield Deciding(rail.approvals, Finder(rail.approvals), who, effect_may_repeat)
+        yield Deciding(rail.approvals, Finder(rail.approvals), who, effect_may_repeat, as_json)
 
 
 @contextmanager
@@ -137,12 +145,55 @@ def decide(world: Deciding, text: str, work: Work, *, note: str = "") -> int:
         record = world.approvals.get(world.finder.find(text))
         shown = world.named(record)
     except ToolrailError as error:
-        return tell(shown, error, _NOTHING if isinstance(error, RedisError) else "")
+        code = tell(shown, error, _NOTHING if isinstance(error, RedisError) else "")
+        return _as_data(world, Fate(given=text, error_code=error.code, why=error.message), code)
     try:
         decision = work(record)
+        if world.as_json:
+            return _as_data(world, fate_of(text, decision), _code_of(decision))
         return report(world, record, decision, note=note)
     except ToolrailError as error:
-        return tell(shown, error, _UNKNOWN_FATE if isinstance(error, RedisError) else "")
+        code = tell(shown, error, _UNKNOWN_FATE if isinstance(error, RedisError) else "")
+        fate = Fate(text, record.approval_id, error_code=error.code, why=error.message)
+        return _as_data(world, fate, code)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of one question, for a program; empty is what is not known or does not apply."""
+
+    given: str
+    approval_id: str = ""
+    state: str = ""
+    decided_by: str = ""
+    call_state: str = ""
+    repeated: bool = False
+    error_code: str = ""
+    why: str = ""
+
+
+def fate_of(given: str, decision: Decision) -> Fate:
+    """Return a decision as what became of its question."""
+    return Fate(
+        given=given,
+        approval_id=decision.approval_id,
+        state=decision.state.value,
+        decided_by=decision.decided_by,
+        call_state=decision.call_state,
+        repeated=decision.repeated,
+        why=decision.why,
+    )
+
+
+def _as_data(world: Deciding, fate: Fate, code: int) -> int:
+    if world.as_json:
+        print_json(fate)
+    return code
+
+
+def _code_of(decision: Decision) -> int:
+    is_decided = decision.state in {ApprovalState.APPROVED, ApprovalState.DENIED}
+    return exit_codes.OK if is_decided else exit_codes.CONFLICT
 
 
 def approve(

@@ -132,7 +132,8 @@ def _confirmed(
     if record.state is ApprovalState.PENDING:
         if same(old, new):
             raise nothing("The arguments are unchanged; `approve` takes them as they are.")
-        _show_difference(world, record, old, new)
+        if not world.as_json:
+            _show_difference(world, record, old, new)
         if not wanted.is_confirmed and not _says_yes(world):
             return None
     text = json.dumps(dict(new), ensure_ascii=False)

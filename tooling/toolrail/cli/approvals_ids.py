@@ -82,7 +82,7 @@ class Finder:
             ApprovalNotFound: Nothing begins like this, more than one does, or it is too short.
         """
         text = given.strip()
-        if _WHOLE.fullmatch(text):
+        if is_whole(text):
             return text
         shown = escape_text(text[:80])
         if len(text) < GIVEN_MIN_CHARS:
@@ -90,17 +90,17 @@ class Finder:
                 f"{shown!r} is too short for an id. Give at least {GIVEN_MIN_CHARS} characters of "
                 "what `toolrail approvals list` shows."
             )
-        found = _beginning(text, self.waiting)
+        found = beginning_with(text, self.waiting)
         if not found or len(text) < SHORT_CHARS:
             # What few characters mean changes fast: a decided question counts as well.
-            found = sorted({*found, *_beginning(text, self._lately)})
+            found = sorted({*found, *beginning_with(text, self._lately)})
         if not found:
             raise ApprovalNotFound(
                 f"No question that waits, or was asked lately, has an id that begins with "
                 f"{shown!r}. `toolrail approvals list` shows those that wait."
             )
         if len(found) > 1:
-            raise ApprovalNotFound(f"{shown!r} could be {_listed(found)}. Give more of it.")
+            raise ApprovalNotFound(f"{shown!r} could be {listed(found)}. Give more of it.")
         return found[0]
 
 
@@ -109,14 +109,21 @@ def key_of(approval_id: str) -> str:
     return approval_id.rpartition(".")[2]
 
 
-def _beginning(text: str, ids: Sequence[str]) -> list[str]:
+def is_whole(text: str) -> bool:
+    """Return whether the text is a whole id of a call: a run's id, a dot and a call key."""
+    return _WHOLE.fullmatch(text) is not None
+
+
+def beginning_with(text: str, ids: Sequence[str]) -> list[str]:
+    """Return the ids that begin like this, or whose call keys do."""
     if text.startswith("run_"):
         return [approval_id for approval_id in ids if approval_id.startswith(text)]
     key = text.lower()
     return [approval_id for approval_id in ids if key_of(approval_id).startswith(key)]
 
 
-def _listed(found: Sequence[str]) -> str:
+def listed(found: Sequence[str]) -> str:
+    """Return the call keys of several ids as a choice, the first five of them."""
     named = [key_of(approval_id) for approval_id in found[:_NAMED_MAX]]
     more = len(found) - len(named)
     return " or ".join(named) + (f", or one of {more} more" if more else "")

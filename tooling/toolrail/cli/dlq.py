@@ -14,6 +14,7 @@ import typer
 from redis.asyncio import Redis
 
 from toolrail import exit_codes
+from toolrail.cli.letter_ids import find_letters
 from toolrail.cli.letter_page import LETTER_COLUMNS, letter_cells, print_letter
 from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.plain import plain
@@ -33,7 +34,10 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 LetterIds = Annotated[
-    list[str] | None, typer.Argument(metavar="[LETTER]...", help="Ids from `toolrail dlq list`.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[LETTER]...", help="As `list` shows them, or any beginnings that are unique."
+    ),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All letters that the filters leave.")]
 Tool = Annotated[str | None, typer.Option(help="Only letters of this tool.")]
@@ -83,7 +87,12 @@ def list_letters(
 @app.command()
 def show(
     context: typer.Context,
-    letter_id: Annotated[str, typer.Argument(metavar="LETTER", help="Id from the list.")],
+    letter_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="LETTER", help="As `list` shows it, or any beginning that is unique."
+        ),
+    ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -91,8 +100,9 @@ def show(
 
     async def work() -> None:
         async with _dead(settings) as (dead, _):
-            letter, now_ms = await dead.get(letter_id), await dead.now_ms()
-            history = await dead.history(letter_id)
+            [found] = await find_letters(dead, [letter_id])
+            letter, now_ms = await dead.get(found), await dead.now_ms()
+            history = await dead.history(found)
         if as_json:
             events = [event.model_dump(mode="json") for event in history]
             print_json({"letter": letter, "events": events, "now_ms": now_ms})
@@ -115,7 +125,10 @@ def redrive(
     yes: Yes = False,
     effect_may_repeat: Annotated[
         bool,
-        typer.Option(help="Also redrive calls whose effect may have happened: it may, twice."),
+        typer.Option(
+            "--effect-may-repeat",
+            help="Also redrive calls whose effect may have happened: it may, twice.",
+        ),
     ] = False,
     wait_s: Annotated[
         float, typer.Option(min=0, help="How long to wait for the outcomes of the new calls.")
@@ -156,6 +169,7 @@ def discard(
     tool: Tool = None,
     tenant: Tenant = None,
     yes: Yes = False,
+    as_json: Json = False,
 ) -> None:
     """Take letters off the list; their records stay and say by whom."""
     settings = start(context)
@@ -165,7 +179,10 @@ def discard(
         async with _dead(settings) as (dead, _):
             for letter_id in await _pick(dead, chosen, lambda _: True, "discarded"):
                 await dead.discard(letter_id, by=by)
-                typer.echo(f"{plain(letter_id)} discarded")
+                if as_json:
+                    print_json({"letter_id": letter_id, "state": "discarded"})
+                else:
+                    typer.echo(f"{plain(letter_id)} discarded")
 
     asyncio.run(work())
 
@@ -196,7 +213,7 @@ async def _pick(
 ) -> list[str]:
     """Return the ids that are meant; with --all they are counted first, and told."""
     if not chosen.everything:
-        return list(dict.fromkeys(chosen.ids))
+        return await find_letters(dead, chosen.ids)
     found = await dead.find(tool=chosen.tool, tenant=chosen.tenant, limit=LIMIT_MAX)
     meant = [letter for letter in found if takes(letter)]
     left = len(found) - len(meant)

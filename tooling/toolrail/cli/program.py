@@ -11,6 +11,7 @@ import importlib
 import sys
 
 from toolrail.cli.health import ALIVE, READY, check
+from toolrail.exit_codes import INTERRUPTED
 
 QUICK: dict[tuple[str, ...], str] = {("health",): ALIVE, ("health", "--ready"): READY}
 
@@ -20,4 +21,8 @@ def main() -> None:
     path = QUICK.get(tuple(sys.argv[1:]))
     if path is not None:
         sys.exit(check(path))
-    importlib.import_module("toolrail.cli.main").main()
+    try:
+        importlib.import_module("toolrail.cli.main").main()
+    except KeyboardInterrupt:
+        # While the libraries were loaded; from then on `main.py` catches it.
+        sys.exit(INTERRUPTED)
