@@ -46,6 +46,7 @@ def names(found: Found) -> list[str]:
         ("HTTPServer2", ["http", "server", "2", "httpserver2"]),
         ("\uff32\uff45\uff41\uff44 Files", ["read", "file"]),
         ("access status", ["access", "statu"]),
+        ("repositories of a repository", ["repository", "of", "a", "repository"]),
         ("天气预报", ["天气", "气预", "预报"]),
         ("查 a", ["查", "a"]),
         ("メッセージ", ["メッ", "ッセ", "セー", "ージ"]),
@@ -121,6 +122,11 @@ def test_a_stuffed_description_does_not_win() -> None:
     """Repetition saturates and length is held against it."""
     definitions = {"spam.tool": "weather " * 200, "city.weather": "Say how warm it is."}
     assert names(search(index(definitions), "weather"))[0] == "city.weather"
+
+
+def test_a_part_without_any_term_weighs_nothing() -> None:
+    """A tool may be described by signs alone."""
+    assert names(search(index({"a.b": "***", "a.c": "find"}), "find")) == ["a.c"]
 
 
 def test_of_equals_those_the_model_has_come_last() -> None:

@@ -33,7 +33,11 @@ class Index:
         """Index the documents; their order does not matter to a search."""
         self.documents = tuple(sorted(documents, key=lambda document: document.name))
         cut = [
-            {part: Counter(terms(text)) for part, text in document.parts.items() if text}
+            {
+                part: counts
+                for part, text in document.parts.items()
+                if (counts := Counter(terms(text)))
+            }
             for document in self.documents
         ]
         average = _average_lengths(cut)

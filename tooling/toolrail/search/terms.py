@@ -74,5 +74,8 @@ def _pairs(run: str) -> Iterator[str]:
 
 
 def _singular(word: str) -> str:
-    plural = len(word) >= _PLURAL_MIN_CHARS and word.endswith("s") and not word.endswith("ss")
-    return word[:-1] if plural and word.isascii() else word
+    if len(word) < _PLURAL_MIN_CHARS or not word.isascii() or word.endswith("ss"):
+        return word
+    if word.endswith("ies") and len(word) > _PLURAL_MIN_CHARS:
+        return word[:-3] + "y"
+    return word.removesuffix("s")
