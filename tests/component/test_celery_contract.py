@@ -18,15 +18,13 @@ from importlib.metadata import version
 from typing import cast
 
 import pytest
-from celery import Celery
-from celery.worker.request import Request
 from kombu.asynchronous import Hub
 from kombu.transport import redis, virtual
 
 from toolrail.doorbell import Envelopes
 from toolrail_schemas import Doorbell
-from toolrail_workers.app import refuse_to_run
 from toolrail_workers.broker import redis_options
+from toolrail_workers.consumer import doorbell_fields
 from toolrail_workers.transport import Channel, raw_of
 
 RUN_ID = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -42,10 +40,6 @@ OVERRIDDEN = {
     "celery.worker.consumer.consumer:Consumer.__init__": "c27ca6ec2d4b",
     "celery.worker.consumer.consumer:Consumer.connect": "7ca359b806be",
     "celery.worker.consumer.consumer:Consumer.create_task_handler": "292c5a681f10",
-    "celery.worker.consumer.consumer:Consumer.on_unknown_message": "213bd3ee55cb",
-    "celery.worker.consumer.consumer:Consumer.on_unknown_task": "35e6cbe56494",
-    "celery.worker.consumer.consumer:Consumer.on_invalid_task": "9893e7a4eee3",
-    "celery.worker.consumer.consumer:Consumer.on_decode_error": "e3538c586a7f",
     "celery.worker.consumer.consumer:Consumer.register_with_event_loop": "aacc1dedab42",
 }
 """Ours stand in their place, so what they do must be what ours do."""
@@ -55,10 +49,9 @@ CALLED = {
     "kombu.transport.redis:Channel._flush_brpop_reauth": "bb4930b4fd3c",
     "kombu.transport.virtual.base:Transport._deliver": "799e242f3ec5",
     "kombu.asynchronous.hub:Hub.call_soon": "ec0433083ce8",
-    "celery.concurrency.prefork:_run_ready_callbacks": "f7b87b484347",
     "celery.worker.state:maybe_shutdown": "e15d0ed41e2c",
-    "celery.worker.state:task_reserved": "d5a1d0414f0a",
-    "celery.worker.state:task_ready": "ad25f2985520",
+    "celery.worker.consumer.consumer:"
+    "Consumer._restore_prefetch_count_after_connection_restart": "54d4e65f9a52",
     "celery.worker.consumer.consumer:Consumer.add_task_queue": "7df62325255c",
     "celery.worker.consumer.consumer:Consumer.cancel_task_queue": "3c696341b7bb",
     "celery.app.amqp:Queues.deselect": "2cc067c3806a",
@@ -77,10 +70,6 @@ CALLERS = {
     "celery.bin.worker:WorkersPool.convert": "9b9c0eb6dfe9",
     "celery.worker.components:Pool.create": "1f0dba9f45f3",
     "celery.worker.loops:asynloop": "05a53e519988",
-    "celery.worker.request:create_request_cls": "871f30fe1cfe",
-    "celery.worker.request:Request.__init__": "efdf47149cde",
-    "celery.worker.request:Request.on_failure": "21736ec661cd",
-    "celery.worker.strategy:default": "7d90575ada5e",
     "celery.worker.worker:WorkController.start": "744832e50b02",
     "celery.worker.worker:WorkController.stop": "1521a8eb8dd7",
     "celery.worker.worker:WorkController.terminate": "edc88a842d4a",
@@ -122,15 +111,15 @@ def test_what_we_depend_on_has_not_changed(name: str) -> None:
     assert found == PINNED[name], f"{name} changed: read it, adapt our side, then pin {found}"
 
 
-def test_a_request_has_decoded_the_doorbell_for_the_pool() -> None:
-    """`on_apply` finds the keyword arguments in the request dict and decodes nothing again."""
+def test_a_message_has_the_doorbell_for_the_pool() -> None:
+    """The consumer reads the keyword arguments from the body, and from no other task's message."""
     doorbell = Doorbell.ring(b"x" * 16, run_id=RUN_ID, call_key="0" * 16, attempt=2)
-    app = Celery("contract", set_as_current=False)
-    app.task(name="toolrail.call")(refuse_to_run)
-    request = Request(message_of(doorbell), app=app)
+    message = message_of(doorbell)
 
-    assert request.request_dict["kwargs"] == doorbell.model_dump()
-    assert request.id == doorbell.task_id
+    assert doorbell_fields(message) == doorbell.model_dump()
+    message.headers["task"] = "os.system"
+    with pytest.raises(ValueError, match="not a message of"):
+        doorbell_fields(message)
 
 
 def test_a_message_keeps_what_came_from_redis() -> None:

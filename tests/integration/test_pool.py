@@ -242,7 +242,6 @@ def test_what_is_no_doorbell_is_dropped(make_worker: MakeWorker, redis_client: r
         '{"headers": 5, "properties": {}, "body": ""}',
         worker.message().replace('"toolrail.call"', '"os.system"'),
         worker.message().replace('"toolrail.call"', '["a list"]'),
-        worker.message().replace('"eta":null', '"eta":"never"'),
         worker.message().replace("application/json", "application/x-python-serialize"),
         worker.message().replace('"base64"', '"zip"'),
         *(

@@ -54,7 +54,7 @@ LAYERS: tuple[tuple[str, str, set[str]], ...] = (
         {"celery", "billiard", "vine", "mcp", "mcp_types", "uvloop"},
     ),
 )
-CELERY_MODULES = {"app.py", "_celery.py", "transport.py", "pool.py"}
+CELERY_MODULES = {"app.py", "_celery.py", "consumer.py", "transport.py", "pool.py"}
 # Spelled so that this file does not match itself.
 MACHINE_PATH = re.compile("/(?:" + "work|farm|root" + ")/")
 PACKAGE_HOST = re.compile("|".join(("pypi" r"\.org", "pythonhosted" r"\.org", "npmjs" r"\.")))

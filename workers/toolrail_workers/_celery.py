@@ -1,9 +1,9 @@
 """Everything private that we need of Celery and kombu, in one place.
 
-Is: the only module, with `transport.py`, that touches names Celery does not promise: the consumer
-subclass, the worker's state flags, the hub's queue of acknowledgements, signals, the `-P` option.
+Is: with `consumer.py` and `transport.py` the only module that touches names Celery does not
+promise: the worker's state flags, its books of messages in work, signals, the `-P` option.
 Is not: decisions; those are in `pool.py` and `app.py`.
-Above: `app.py`, `pool.py`, `transport.py`. Below: Celery 5.7, kombu 5.7.
+Above: `app.py`, `pool.py`, `consumer.py`, `transport.py`. Below: Celery 5.7, kombu 5.7.
 
 `tests/component/test_celery_contract.py` fails loudly when an upgrade moves one of them.
 """
@@ -12,31 +12,22 @@ import logging
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol, cast
 
 import click
-from billiard.einfo import ExceptionInfo
 from celery import Celery, bootsteps, concurrency, signals
-from celery.concurrency import get_implementation, prefork
+from celery.concurrency import get_implementation
 from celery.concurrency.base import BasePool
 from celery.exceptions import (
-    CPendingDeprecationWarning,
-    Reject,
     SecurityWarning,
-    Terminated,
     WorkerShutdown,
 )
 from celery.signals import setup_logging, worker_ready
 from celery.worker import state
 from celery.worker.components import Pool as PoolStep
-from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub, get_event_loop
-from kombu.common import ignore_errors
-from kombu.message import Message
-from vine import promise
 
-from toolrail.errors import RedisTooOld
 from toolrail.logs import set_up_logging
 from toolrail.redis_version import read_version
 from toolrail.settings import Settings
@@ -47,9 +38,6 @@ __all__ = ["BasePool", "Hub", "WorkerApp"]
 log = logging.getLogger(__name__)
 
 EX_FAILURE = 1
-
-RUN_READY_CALLBACKS = cast("Callable[[Hub], None]", vars(prefork)["_run_ready_callbacks"])
-"""Runs the acknowledgements, and only those, that wait for the hub."""
 
 
 class WorkerApp(Celery):
@@ -80,16 +68,8 @@ class CeleryWorker(Protocol):
         ...
 
 
-class DoorbellPool(Protocol):
+class ColdPool(Protocol):
     """What this module asks of our pool."""
-
-    def note_invalid(self, reason: str) -> None:
-        """Count a message that is no doorbell."""
-        ...
-
-    def note_consumer(self, consumer: "DoorbellConsumer") -> None:
-        """Hear who takes messages, before it takes the first of a connection."""
-        ...
 
     def go_cold(self) -> None:
         """Stop waiting for running calls. Called in a signal handler: only sets a flag."""
@@ -123,29 +103,11 @@ def request_stop(exit_code: int) -> None:
         _set_flags(should_stop=exit_code)
 
 
-def run_ready_acks() -> None:
-    """Run acknowledgements that wait for the hub's loop, which stands still during a drain."""
+def run_timers() -> None:
+    """Run the hub's timers, such as heartbeats, while its loop stands still during a drain."""
     hub = get_event_loop()
     if hub is not None:
         hub.fire_timers()
-        RUN_READY_CALLBACKS(hub)
-
-
-def terminated_error() -> ExceptionInfo:
-    """Return what a request expects when its job was cancelled on order."""
-    return _error_info(Terminated(signal.SIGTERM))
-
-
-def returned_error() -> ExceptionInfo:
-    """Return what makes a request put its message back into the queue."""
-    return _error_info(Reject(requeue=True))
-
-
-def _error_info(error: Exception) -> ExceptionInfo:
-    try:
-        raise error
-    except type(error):
-        return ExceptionInfo()
 
 
 def die(sentence: str) -> NoReturn:
@@ -224,7 +186,7 @@ class ShutdownSignals(bootsteps.StartStopStep):
         """Take the three signals over, if this is the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
-        pool = cast(DoorbellPool, parent.pool)
+        pool = cast(ColdPool, parent.pool)
 
         def cold() -> None:
             parent.exitcode = EX_FAILURE
@@ -243,99 +205,6 @@ class ShutdownSignals(bootsteps.StartStopStep):
         signal.signal(signal.SIGTERM, warm_then_cold(0))
         signal.signal(signal.SIGINT, warm_then_cold(EX_FAILURE))
         signal.signal(signal.SIGQUIT, lambda _number, _frame: cold())
-
-
-class DoorbellConsumer(Consumer):
-    """Celery's consumer without its chatter, and without its ways to die of a bad message."""
-
-    connection_errors: tuple[type[Exception], ...]
-    task_consumer: object | None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Celery's line for every received task says nothing that the ledger does not, and its
-        # advice after every lost connection is about a setting that we have set.
-        logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
-        warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
-        # Plain `celery worker` has no settings for these, only options; so they are set here.
-        options: Mapping[str, object] = kwargs.get("worker_options") or {}
-        quiet = {"without_gossip": True, "without_mingle": True, "without_heartbeat": True}
-        kwargs.update(task_events=False, worker_options={**options, **quiet})
-        super().__init__(*args, **kwargs)
-        self._served = tuple(self.app.amqp.queues.consume_from)
-        # What lets Celery reconnect; KeyError is in kombu's list, but in a handler it is a message
-        # without a key.
-        self._reconnecting = tuple(
-            kind for kind in self.connection_errors if not issubclass(KeyError, kind)
-        )
-
-    def connect(self) -> Any:
-        """Return a connection to a broker that is new enough."""
-        connection = super().connect()
-        try:
-            refuse_old_redis(connection)
-        except RedisTooOld as error:
-            log.critical("worker.start_refused: %s", error.message)
-            ignore_errors(connection, connection.close)
-            abort_start(EX_FAILURE)
-        except self.connection_errors:
-            # Celery does not know this connection yet, so it would not close it.
-            ignore_errors(connection, connection.close)
-            raise
-        return connection
-
-    def register_with_event_loop(self, hub: Hub) -> None:
-        """Tell the pool, which may want no messages from this connection."""
-        super().register_with_event_loop(hub)
-        cast(DoorbellPool, self.pool).note_consumer(self)
-
-    def set_consuming(self, *, wanted: bool) -> None:
-        """Consume the queues of this worker, or none; hub thread.
-
-        Celery keeps it over reconnects. Messages that a last pop brings go back to their queue.
-        """
-        if self.task_consumer is None:
-            # Between two connections: the next one asks again.
-            return
-        for queue in self._served:
-            if not wanted:
-                self.cancel_task_queue(queue)
-            elif queue not in self.app.amqp.queues.consume_from:
-                self.add_task_queue(queue)
-
-    def create_task_handler(self, promise: type[promise] = promise) -> Callable[[Message], None]:
-        """Return Celery's handler, which no message can make raise."""
-        handle = super().create_task_handler(promise)
-
-        def guarded(message: Message) -> None:
-            try:
-                handle(message)
-            except self._reconnecting:
-                raise
-            except Exception as error:  # noqa: BLE001  # the edge: a message from outside
-                self._drop(message, type(error).__name__)
-
-        return guarded
-
-    def on_unknown_message(self, body: object, message: Message) -> None:
-        """Drop what is no task message."""
-        self._drop(message, "no task message")
-
-    def on_unknown_task(self, body: object, message: Message, exc: Exception) -> None:
-        """Drop a task that is not ours."""
-        self._drop(message, "not task toolrail.call")
-
-    def on_invalid_task(self, body: object, message: Message, exc: Exception) -> None:
-        """Drop a task message that Celery cannot read."""
-        self._drop(message, type(exc).__name__)
-
-    def on_decode_error(self, message: Message, exc: Exception) -> None:
-        """Drop a body that is not JSON."""
-        self._drop(message, type(exc).__name__)
-
-    def _drop(self, message: Message, reason: str) -> None:
-        cast(DoorbellPool, self.pool).note_invalid(reason)
-        if not message.acknowledged:
-            message.reject_log_error(log, self.connection_errors)
 
 
 def refuse_old_redis(connection: Any) -> None:

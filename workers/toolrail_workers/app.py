@@ -23,13 +23,13 @@ from toolrail.redaction import know
 from toolrail.settings import Settings
 from toolrail_workers import transport
 from toolrail_workers._celery import (
-    DoorbellConsumer,
     PoolCheck,
     ShutdownSignals,
     WorkerApp,
     log_our_way,
 )
 from toolrail_workers.broker import Broker, find_broker
+from toolrail_workers.consumer import DoorbellConsumer
 from toolrail_workers.port import PoolControl, RuntimeFactory, RuntimePort
 
 TRANSPORT = transport.Transport

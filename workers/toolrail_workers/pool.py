@@ -6,13 +6,12 @@ batches. Is not: what handling a doorbell means (`runtime.py`), nor Celery's pri
 Above: Celery, which makes it by the setting `worker_pool`. Below: `port.py`, `loop_thread.py`,
 `_celery.py`.
 
-Rule of the two threads: everything of Celery's (requests, acknowledgements) is touched on the hub
+Rule of the two threads: everything of Celery's (messages, its books of them) is touched on the hub
 thread, everything of the runtime on the loop. A callback on the wrong thread loses messages at a
 cold shutdown.
 """
 
 import asyncio
-import itertools
 import logging
 import os
 import threading
@@ -20,12 +19,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
-from typing import Any, Protocol, TypeVar, cast
-
-from pydantic import ValidationError
+from typing import TypeVar, cast
 
 from toolrail_schemas import Doorbell
 from toolrail_workers import _celery, transport
+from toolrail_workers.consumer import Delivery, DoorbellConsumer
 from toolrail_workers.loop_thread import LoopThread
 from toolrail_workers.port import DoorbellNotTaken, PoolStats, RuntimePort
 from toolrail_workers.starting import wait_for_start
@@ -61,35 +59,16 @@ class Outcome(Enum):
     TERMINATED = "terminated"
 
 
-class OnOutcome(Protocol):
-    """Celery's callbacks of one request, as `on_apply` gets them."""
-
-    def __call__(self, outcome: object) -> None:
-        """Hear how the job ended."""
-        ...
-
-
 class Job:
-    """One doorbell in work; Celery keeps a weak reference to it."""
+    """One doorbell in work."""
 
-    __slots__ = ("__weakref__", "began_at", "doorbell", "number", "on_error", "on_success",
-                 "outcome", "pool", "task")  # fmt: skip
+    __slots__ = ("delivery", "doorbell", "outcome", "task")
 
-    def __init__(
-        self, pool: "AsyncioPool", number: int, *, on_success: OnOutcome, on_error: OnOutcome
-    ) -> None:
-        self.pool = pool
-        self.number = number
-        self.on_success = on_success
-        self.on_error = on_error
-        self.doorbell: Doorbell | None = None
+    def __init__(self, doorbell: Doorbell, delivery: Delivery) -> None:
+        self.doorbell = doorbell
+        self.delivery = delivery
         self.task: asyncio.Task[None] | None = None
         self.outcome = Outcome.DONE
-        self.began_at = time.monotonic()
-
-    def terminate(self, _signal: object = None) -> None:
-        """Cancel the call. Celery asks for it on revoke."""
-        self.pool.terminate_job(self.number)
 
 
 class AsyncioPool(_celery.BasePool):
@@ -105,8 +84,7 @@ class AsyncioPool(_celery.BasePool):
     def on_start(self) -> None:
         """Start the loop and the runtime; a runtime that cannot start ends the worker."""
         self._hub: _celery.Hub | None = None
-        self._numbers = itertools.count(1)
-        self._jobs: dict[int, Job] = {}
+        self._jobs: set[Job] = set()
         self._incoming: list[Job] = []
         self._finished: deque[Job] = deque()
         self._flushing = False
@@ -114,7 +92,7 @@ class AsyncioPool(_celery.BasePool):
         self._cold = False
         self._ended = False
         self._paused = False
-        self._consumer: _celery.DoorbellConsumer | None = None
+        self._consumer: DoorbellConsumer | None = None
         self._counts = dict.fromkeys(("doorbells", "invalid", "failed"), 0)
         self._runtime: RuntimePort | None = None
         self._thread = LoopThread("toolrail-loop")
@@ -133,7 +111,7 @@ class AsyncioPool(_celery.BasePool):
         """Remember the hub; Celery calls this on every connection anew."""
         self._hub = loop
 
-    def note_consumer(self, consumer: _celery.DoorbellConsumer) -> None:
+    def note_consumer(self, consumer: DoorbellConsumer) -> None:
         """Hear who takes messages from the broker; hub thread, on every connection anew."""
         self._consumer = consumer
         self._obey_pause()
@@ -156,31 +134,12 @@ class AsyncioPool(_celery.BasePool):
         if self._consumer is not None:
             self._consumer.set_consuming(wanted=not self._paused)
 
-    def on_apply(  # type: ignore[override]  # the stub has (*args, **kwargs) -> None
-        self,
-        target: object,
-        args: Sequence[Any],
-        kwargs: object = None,
-        *,
-        callback: OnOutcome,
-        accept_callback: Callable[[int, float], None],
-        error_callback: OnOutcome,
-        **_: object,
-    ) -> Job:
-        """Take one message from Celery; hub thread, does not block.
-
-        The request was decoded by Celery already: its keyword arguments are the doorbell.
-        """
-        job = Job(self, next(self._numbers), on_success=callback, on_error=error_callback)
-        accept_callback(job.number, job.began_at)
-        try:
-            job.doorbell = Doorbell.model_validate(args[2]["kwargs"])
-        except ValidationError:
-            self.note_invalid("not the fields of a doorbell")
-            callback((0, None, 0.0))
-            return job
+    def take(self, fields: object, delivery: Delivery) -> None:
+        """Take one message; hub thread, does not block. See `consumer.DoorbellPool`."""
+        job = Job(Doorbell.model_validate(fields), delivery)
+        delivery.enter()
         self._counts["doorbells"] += 1
-        self._jobs[job.number] = job
+        self._jobs.add(job)
         self._incoming.append(job)
         if len(self._incoming) == 1:
             if self._hub is None:
@@ -188,7 +147,6 @@ class AsyncioPool(_celery.BasePool):
             else:
                 # Runs when the hub is through with this read: the whole batch crosses at once.
                 self._hub.call_soon(self._submit)
-        return job
 
     def note_invalid(self, reason: str) -> None:
         """Count a message that is no doorbell; hub thread."""
@@ -206,7 +164,7 @@ class AsyncioPool(_celery.BasePool):
 
     async def _run(self, job: Job) -> None:
         try:
-            await cast(RuntimePort, self._runtime).handle(cast(Doorbell, job.doorbell))
+            await cast(RuntimePort, self._runtime).handle(job.doorbell)
         except DoorbellNotTaken:
             job.outcome = Outcome.NOT_TAKEN
         except asyncio.CancelledError:
@@ -228,24 +186,24 @@ class AsyncioPool(_celery.BasePool):
             self._hub.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Tell Celery what finished; hub thread only."""
+        """Settle what finished; hub thread only."""
         while self._finished:
             job = self._finished.popleft()
-            self._jobs.pop(job.number, None)
+            self._jobs.discard(job)
             try:
                 self._report(job)
             except Exception:
-                # The edge: the hub's loop must survive whatever a request's callback does.
+                # The edge: the hub's loop must survive whatever settling a message does.
                 log.exception("doorbell.report_failed")
 
     def _report(self, job: Job) -> None:
-        if job.outcome is Outcome.DONE:
-            job.on_success((0, None, time.monotonic() - job.began_at))
-        elif job.outcome is Outcome.NOT_TAKEN:
-            job.on_error(_celery.returned_error())
-        elif not _celery.is_stopping():
-            job.on_error(_celery.terminated_error())
-        # Otherwise the message stays unacknowledged, so that it goes back when the channel closes.
+        if job.outcome is Outcome.NOT_TAKEN:
+            job.delivery.put_back()
+        elif job.outcome is Outcome.DONE or not _celery.is_stopping():
+            job.delivery.acknowledge()
+        else:
+            # The message stays unacknowledged, so that it goes back when the channel closes.
+            job.delivery.leave()
 
     def on_stop(self) -> None:
         """Drain: main thread, the hub's loop stands still, so acknowledgements are pumped here."""
@@ -296,7 +254,7 @@ class AsyncioPool(_celery.BasePool):
         self._thread.stop(patience_s=CANCEL_PATIENCE_S)
 
     def _cancel_all(self) -> None:
-        for job in list(self._jobs.values()):
+        for job in list(self._jobs):
             if job.task is not None:
                 job.task.cancel()
 
@@ -318,16 +276,10 @@ class AsyncioPool(_celery.BasePool):
         while True:
             self._news.clear()
             self._pump()
-            _celery.run_ready_acks()
+            _celery.run_timers()
             if done() or time.monotonic() > deadline:
                 return
             self._news.wait(PUMP_S)
-
-    def terminate_job(self, pid: int, signal: object = None) -> None:
-        """Cancel one call by the number Celery was given for it."""
-        job = self._jobs.get(pid)
-        if job is not None:
-            self._thread.call_soon(lambda: job.task.cancel() if job.task else None)
 
     def grow(self, n: int = 1) -> None:
         """Allow more doorbells at once."""
