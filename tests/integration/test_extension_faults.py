@@ -1,6 +1,8 @@
 """Extensions that break the rules: what the caller is told, and what is kept out."""
 
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +16,7 @@ from tests.extension_bench import (
     text_of,
 )
 from tests.extensions.dice import create_dice
+from tests.servers import StartRedis
 from tests.waiting import await_until
 from toolrail.errors import ExtensionClosed
 from toolrail.extension.bridge import CallId
@@ -222,6 +225,27 @@ async def test_nobody_answers_for_another(raw: RawExtension) -> None:
     await raw.reply(message, answer(message))
 
     assert text_of(await task) == "done"
+
+
+async def test_an_answer_outlasts_a_redis_that_is_away(
+    settings: Settings, start_redis: StartRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The function ends during an outage that is longer than any patience with one reply."""
+    server = start_redis()
+    own = settings.model_copy(update={"redis_url": server.url, "redis_timeout_s": 0.2})
+    async with extension_bench(own) as bench, bench.serving(create_dice(own)):
+        task = bench.start(bench.call("ext.dice.ponder", {"seconds": 0.2}, timeout_s=5.0))
+        await bench.wait_begun()
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            await await_until(
+                lambda: {"extension.redis_away", "extension.call_lost"} & {*caplog.messages},
+                "the answer finds no Redis",
+            )
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+        assert text_of(await task) == "six"
 
 
 async def test_bytes_that_are_no_text_do_not_stop_the_worker(raw: RawExtension) -> None:

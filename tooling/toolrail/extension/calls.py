@@ -165,7 +165,7 @@ class Calls:
                 self._answers.keep(call, answer)
                 await self._send(call, order, answer)
         except ToolrailError as error:
-            # Redis is away; the worker's deadline settles the call.
+            # Redis refuses for good; the worker's deadline settles the call.
             log.warning("extension.call_lost", extra={"call": str(call), "reason": error.message})
 
     async def _answer(self, work: _Work, call: CallId) -> str | None:

@@ -10,18 +10,24 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError as RedisPyError
 
-from toolrail.errors import ExtensionClosed, ExtensionNameTaken, ToolrailError
+from toolrail.errors import (
+    ExtensionClosed,
+    ExtensionNameTaken,
+    RedisUnavailable,
+    ToolrailError,
+)
 from toolrail.extension.bridge import Bridge, CallId, SessionTerms, Taken
 from toolrail.extension.calls import Calls, Order
-from toolrail.redis_io import xread
+from toolrail.redis_io import outlasting, xread
 from toolrail.tasks import end_task
 from toolrail.tools import Tool
 from toolrail_schemas import (
@@ -33,6 +39,7 @@ from toolrail_schemas import (
 )
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 READ_MAX = 100
 BLOCK_MS = 1000
@@ -209,13 +216,23 @@ class Session:
                 log.warning("extension.unknown_message", extra={"type": message.type})
 
     async def begin(self, call: CallId, entry: str) -> float:
-        """See `calls.Line`."""
-        return await self._bridge.begin(self._hello, call, entry)
+        """See `calls.Line`; Redis says whether it is too late, whenever it is back."""
+        return await self._outlast(lambda: self._bridge.begin(self._hello, call, entry))
 
     async def reply(self, call: CallId, worker: str, message: str) -> None:
-        """See `calls.Line`."""
-        if not await self._bridge.reply(self._hello, call, worker, message):
+        """See `calls.Line`; what a function did is told however long Redis was away."""
+        if not await self._outlast(lambda: self._bridge.reply(self._hello, call, worker, message)):
             log.warning("extension.answer_unwanted", extra={"call": str(call)})
+
+    async def _outlast(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Return what a step returns, until the session ends, which cancels its calls."""
+        # Each try has the patience of the bridge.
+        return await outlasting(step, deadline_s=0.0, away=_note_away)
+
+
+def _note_away(error: RedisUnavailable | None) -> None:
+    if error is not None:
+        log.warning("extension.redis_away", extra={"reason": error.message})
 
 
 def _start(work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
