@@ -11,7 +11,7 @@ export UV_SYSTEM_CERTS := true
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench recording dashboards dashboards-live compose-smoke requirements
+.PHONY: help demo test check format bench chaos recording dashboards dashboards-live compose-smoke requirements
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ format: $(SYNCED)  ## format the code and apply the safe fixes
 
 bench: $(SYNCED)  ## measure Toolrail beside other queues on this machine; QUICK=1: in six minutes
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
+
+chaos: $(SYNCED)  ## every fault, every guard taken away, a nemesis of three minutes; SEED= replays one
+	@$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED))
 
 recording: $(SYNCED)  ## play one approval on a real cluster into tooling/APPROVALS.md
 	@$(BIN)/python -m tests.recording

@@ -37,6 +37,11 @@ __all__ = [
 ]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make chaos` ask for the versions that take their time."""
+    parser.addoption("--long", action="store_true", help="faults last as long as they may")
+
+
 def pytest_configure() -> None:
     """Forget the TOOLRAIL_ variables of the developer's shell, for us and for child processes."""
     clean = own_environment()

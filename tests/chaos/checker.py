@@ -5,6 +5,7 @@ worker or a counter: those may be wrong in the same way as what they count. Abov
 the nemesis. Below: `records.py`; `tests/unit/test_chaos_checker.py` breaks each rule once.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,11 +35,17 @@ class Rule(StrEnum):
     NOTHING_LOST = "an accepted call is in its run's journal"
     ALL_ANSWERED = "an accepted call is answered"
     TRUE_ANSWER = "every answer is the journaled outcome"
+    HONEST_FAILURE = "a failure that says nothing happened had no effect"
     BUDGET_HELD = "no more calls start than the budget has units"
 
 
+NOTHING_HAPPENED = re.compile(
+    r"mcp\.server_unavailable|extension\.unavailable|tool\.not_found|tool\.spec_changed"
+    r"|tool\.(run|turn)?_?budget_exhausted|tool\.invalid_arguments|policy\..+|approval\..+"
+)
+"""Codes after which a model may well try again."""
 LOSSES = frozenset({Rule.NOTHING_LOST, Rule.ALL_ANSWERED, Rule.NO_MISSING_EFFECT})
-DOUBLES = frozenset({Rule.ONE_END, Rule.NO_SECOND_EFFECT, Rule.ONE_ATTEMPT})
+DOUBLES = frozenset({Rule.ONE_END, Rule.NO_SECOND_EFFECT, Rule.ONE_ATTEMPT, Rule.HONEST_FAILURE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +205,9 @@ def _promises(story: Story) -> Iterator[Violation]:
         yield story.broken(Rule.ALL_ANSWERED, f"its client waits, and its journal says {kinds}")
     if [end.type for end in story.ends] == ["tool_call_completed"] and not story.effects:
         yield story.broken(Rule.NO_MISSING_EFFECT, "it completed and did nothing")
+    codes = {end.error_code for end in story.ends if NOTHING_HAPPENED.fullmatch(end.error_code)}
+    if codes and story.effects:
+        yield story.broken(Rule.HONEST_FAILURE, f"{sorted(codes)}, and there was an effect")
 
 
 def _answers(story: Story) -> Iterator[Violation]:

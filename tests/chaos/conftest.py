@@ -22,3 +22,9 @@ async def caller(rig: Rig) -> AsyncGenerator[Caller]:
     """A client with a run; afterwards the checker judges all that ever happened in the cell."""
     async with open_caller(rig) as caller:
         yield caller
+
+
+@pytest.fixture
+def long_version(request: pytest.FixtureRequest) -> bool:
+    """Say whether a test may take its time."""
+    return bool(request.config.getoption("--long"))

@@ -107,6 +107,7 @@ class Histories:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self.accepted_file = folder / "accepted"
         self.answered_file = folder / "answered"
         self.effects_file = folder / "effects"

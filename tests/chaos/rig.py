@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis
@@ -22,7 +22,7 @@ from pydantic import JsonValue, SecretStr
 from tests.chaos.checker import Violation, check
 from tests.chaos.effect_tools import UNITS
 from tests.chaos.proxy import FaultProxy
-from tests.chaos.records import Event, Histories, read_journals
+from tests.chaos.records import Event, Histories, Records, read_journals
 from tests.sources import ROOT
 from tests.waiting import await_until
 from toolrail import CallRequest, Run, Settings, Toolrail
@@ -34,7 +34,7 @@ from toolrail.request import Ticket
 from toolrail.settings import own_environment, variable_of
 from toolrail.supervisor.spec import ChildSpec, RestartPolicy, Stage
 from toolrail.testing import Cluster
-from toolrail_schemas import Doorbell, ToolResult
+from toolrail_schemas import Doorbell, ToolResult, call_key
 
 LEASE_S = 2.0
 RECOVERY_S = LEASE_S + 5.0
@@ -98,6 +98,8 @@ class Rig:
     histories: Histories
     folder: Path
     proxies: dict[str, FaultProxy]
+    redis_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by who stops or starts the server."""
 
     @property
     def settings(self) -> Settings:
@@ -109,14 +111,16 @@ class Rig:
         """Of the cell."""
         return Keys(self.settings.key_prefix)
 
-    def redis(self) -> "redis.Redis":
+    def redis(self, *, timeout_s: float = BOUND_S) -> "redis.Redis":
         """Return a connection past all proxies."""
-        return redis.Redis.from_url(self.server.url, decode_responses=True)
+        return redis.Redis.from_url(
+            self.server.url, decode_responses=True, socket_timeout=timeout_s
+        )
 
     async def add_worker(self, name: str, *, settings: Settings | None = None) -> None:
         """Start a worker with a proxy of its own; `builtin.1` serves builtin tools."""
         source = name.partition(".")[0]
-        proxied = await self._proxied(name, settings or self.settings)
+        proxied = await self.proxied(name, settings or self.settings)
         await self.cluster.add(
             ChildSpec(
                 name=name,
@@ -131,7 +135,7 @@ class Rig:
 
     async def add_extension(self) -> None:
         """Start the extension."""
-        proxied = await self._proxied("extension", self.settings)
+        proxied = await self.proxied("extension", self.settings)
         await self.cluster.add(
             ChildSpec(
                 name="effects",
@@ -143,7 +147,8 @@ class Rig:
             )
         )
 
-    async def _proxied(self, name: str, settings: Settings) -> Settings:
+    async def proxied(self, name: str, settings: Settings) -> Settings:
+        """Return settings with a way to Redis of their own, under a name."""
         assert self.server.port is not None
         proxy = self.proxies[name] = FaultProxy(self.server.port)
         await proxy.start()
@@ -186,10 +191,13 @@ class Rig:
 
     def bell(self, ticket: Ticket, *, attempt: int = 1) -> Doorbell:
         """Return the doorbell of a call."""
+        return self.bell_of(f"{ticket.run_id}|{ticket.call_key}", attempt)
+
+    def bell_of(self, member: str, attempt: int) -> Doorbell:
+        """Return the doorbell of a call that a zset names as `run|call`."""
+        run_id, _, call_key = member.partition("|")
         secret = self.settings.require_secret()
-        return Doorbell.ring(
-            secret, run_id=ticket.run_id, call_key=ticket.call_key, attempt=attempt
-        )
+        return Doorbell.ring(secret, run_id=run_id, call_key=call_key, attempt=attempt)
 
     def ring(self, bell: Doorbell, *, times: int = 1, queue: str = "builtin") -> None:
         """Put a doorbell into a queue."""
@@ -225,10 +233,11 @@ class Rig:
             lambda: self.histories.effects(call_id), f"{call_id} has its effect", timeout_s=BOUND_S
         )
 
-    def violations(self) -> list[Violation]:
-        """Return what the checker finds in the whole life of the cell; it must be at rest."""
+    def judge(self) -> tuple[Records, list[Violation]]:
+        """Return the whole life of the cell, which must be at rest, and what is wrong in it."""
         journals = read_journals(self.server.url, self.settings.key_prefix)
-        return check(self.histories.read(journals), caps=BUDGETS)
+        records = self.histories.read(journals)
+        return records, check(records, caps=BUDGETS)
 
 
 class Caller:
@@ -251,6 +260,11 @@ class Caller:
             arguments["call_id"] = call_id
         turn = int(call_id.rpartition("-")[2])
         return CallRequest(id=call_id, name=tool, arguments=arguments, turn=turn)
+
+    def ticket(self, call_id: str, tool: str) -> Ticket:
+        """Return the ticket of a call that somebody else dispatched."""
+        key = call_key(self.run.id, 0, call_id)
+        return Ticket(self.run.id, key, call_id, tool, 0, "queued")
 
     async def dispatch(self, call_id: str, tool: str, **pauses: float) -> Ticket:
         """Return the ticket of an accepted call; the call's id makes trying again safe."""
@@ -292,7 +306,7 @@ async def open_rig(
     folder: Path,
     *workers: str,
     extension: bool = False,
-    options: Mapping[str, str] | None = None,
+    program: Path | None = None,
     change: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> AsyncGenerator[Rig]:
     """Give a cell with these workers, all ready; leave no process.
@@ -301,15 +315,15 @@ async def open_rig(
         folder: Of the test's own.
         workers: Such as `builtin.1`; the part before the dot is the source.
         extension: Also run the extension.
-        options: Further lines for the configuration of Redis.
+        program: Of the Redis server; None takes what an embedded one would.
         change: Of the settings.
     """
     async with AsyncExitStack() as stack:
-        server = EmbeddedRedis(folder / "redis", append_only=True, options=options)
+        server = EmbeddedRedis(folder / "redis", program=program)
         await server.start_async()
         stack.push_async_callback(server.stop_async)
-        settings = change(write_settings(folder)).model_copy(update={"redis_url": server.url})
-        own = Settings(**settings.model_dump(exclude_unset=True))
+        direct = write_settings(folder).model_copy(update={"redis_url": server.url})
+        own = change(direct)
         proxies: dict[str, FaultProxy] = {}
         stack.push_async_callback(_stop_proxies, proxies)
         cluster = await stack.enter_async_context(Cluster(folder, settings=own, scale={}))
@@ -326,23 +340,50 @@ async def _stop_proxies(proxies: Mapping[str, FaultProxy]) -> None:
         await proxy.stop()
 
 
-@asynccontextmanager
-async def open_caller(rig: Rig, *, tools: int = 0) -> AsyncGenerator[Caller]:
-    """Give a client with an open run; afterwards all is at rest, and the checker finds nothing.
+class Client:
+    """One client process, as far as the cell can tell."""
 
-    Args:
-        rig: The cell.
-        tools: So many are known to the client at the start.
-    """
-    async with rig.cluster.client() as rail:
-        run = await rail.open_run(profile=PROFILE, user=USER)
+    def __init__(self, rig: Rig, rail: Toolrail) -> None:
+        self._rig = rig
+        self._rail = rail
+
+    async def open_run(self) -> Caller:
+        """Return a new run, however often Redis is away."""
+        while True:
+            try:
+                run = await self._rail.open_run(profile=PROFILE, user=USER)
+            except (RedisUnavailable, AdmissionClosed):
+                continue
+            return Caller(self._rig, self._rail, run)
+
+    async def tools_known(self, count: int) -> None:
+        """Return once so many effect tools are known."""
+        caller = await self.open_run()
 
         async def are_known() -> bool:
-            await rail.refresh_tools()
-            return len(await run.tools()) >= tools
+            await self._rail.refresh_tools()
+            names = [tool.name for tool in await caller.run.tools()]
+            return sum("effects." in name for name in names) >= count
 
-        await await_until(are_known, f"{tools} tools are known", timeout_s=BOUND_S)
-        yield Caller(rig, rail, run)
+        await await_until(are_known, f"{count} tools are known", timeout_s=BOUND_S)
+        await caller.run.complete()
+
+
+@asynccontextmanager
+async def open_client(rig: Rig, name: str, *, tools: int) -> AsyncGenerator[Client]:
+    """Give a client with a way to Redis of its own, once so many tools are known to it."""
+    settings = await rig.proxied(name, rig.settings)
+    async with Toolrail(settings) as rail:
+        client = Client(rig, rail)
+        await client.tools_known(tools)
+        yield client
+
+
+@asynccontextmanager
+async def open_caller(rig: Rig) -> AsyncGenerator[Caller]:
+    """Give a client with an open run; afterwards all is at rest, and the checker finds nothing."""
+    async with rig.cluster.client() as rail:
+        yield await Client(rig, rail).open_run()
         await rig.rest()
-        violations = rig.violations()
+        _, violations = rig.judge()
         assert not violations, "\n".join(map(str, violations))

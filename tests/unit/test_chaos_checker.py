@@ -129,6 +129,18 @@ BROKEN: dict[str, tuple[Rule, Records]] = {
         replace(SOUND, accepted=[*SOUND.accepted, Accepted(RUN, "gone", True, 1)]),
     ),
     "unanswered": (Rule.ALL_ANSWERED, replace(SOUND, answered=SOUND.answered[1:])),
+    "refused and done": (
+        Rule.HONEST_FAILURE,
+        replace(
+            with_events(
+                lambda events: [
+                    replace(e, error_code="extension.unavailable") if e.type == FAILED else e
+                    for e in events
+                ]
+            ),
+            effects=[*SOUND.effects, Effect("asked", 165, 3)],
+        ),
+    ),
     "two answers": (
         Rule.TRUE_ANSWER,
         replace(SOUND, answered=[*SOUND.answered, Answered(RUN, "once", "tool.timeout", 80)]),
