@@ -102,8 +102,12 @@ class WorkerBench:
         self.runtimes.append(runtime)
         await runtime.start()
         if pops:
-            self.pumps[runtime] = asyncio.create_task(self._pump(runtime))
+            self.pop_for(runtime)
         return runtime
+
+    def pop_for(self, runtime: WorkerRuntime) -> None:
+        """Hand a worker every doorbell that can be popped, until `stop_pop`."""
+        self.pumps[runtime] = asyncio.create_task(self._pump(runtime))
 
     async def stop_pop(self, runtime: WorkerRuntime) -> None:
         """Pop no more for a worker; what it runs goes on."""

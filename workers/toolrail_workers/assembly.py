@@ -175,7 +175,10 @@ def create_reaper(
         letters=ForgottenLetters(books),
         names=FormerTools(books),
         doorbells=LostDoorbells(
-            books, grace_ms=int(settings.ring_grace_s * 1000), is_blind=is_foreign(settings)
+            books,
+            Registry(redis, prefix=settings.key_prefix, deadline_s=deadline_s),
+            grace_ms=int(settings.ring_grace_s * 1000),
+            is_blind=is_foreign(settings),
         ),
     )
 

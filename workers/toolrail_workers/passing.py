@@ -5,16 +5,18 @@ the doorbell came to the wrong queue. A doorbell says nothing but "look": whoeve
 end a call that another worker can run. Is not: the claim (`execute.py`, `lua/claim.lua`).
 Above: `execute.py`. Below: the registry, `specs.py`, the ledger.
 
-Bounded, so that workers do not send a call round in circles: the first `AT_ONCE` times the doorbell
-is rung again at once; after that it is dropped, and the reaper rings when it has missed it, once
-in two seconds; after `MOST` rings, or when nobody else has the tool, the call ends here.
+Bounded, so that workers do not send a call round in circles: while another worker lives that has
+the tool, the doorbell is rung again `AT_ONCE` times, after a pause that doubles; else it is
+dropped, and the reaper rings when it has missed it (`probing.py`: for a few, and for all when
+somebody comes). After `MOST` rings, or when nobody else has the tool, the call ends here.
 """
 
+import asyncio
 import logging
 from collections.abc import Set as AbstractSet
 
 from toolrail.ledger import StoredCall
-from toolrail.registry import Registry, RegistryView
+from toolrail.registry import RegisteredTool, Registry, RegistryView
 from toolrail_schemas import Doorbell
 from toolrail_workers.books import Books
 from toolrail_workers.specs import SpecIndex
@@ -22,6 +24,8 @@ from toolrail_workers.specs import SpecIndex
 log = logging.getLogger(__name__)
 
 AT_ONCE = 5
+PAUSE_S = 0.02
+"""Before the second of those times; this worker may be the only one that pops."""
 MOST = 100
 ANY = ""
 """A claim of whatever the call wants, to end it."""
@@ -66,7 +70,7 @@ class Passing:
             return None
         if call.fields["queue"] not in self._queues:
             # Whoever put it here, this worker is not the one to say that the tool is missing.
-            await self._leave(call, doorbell.attempt)
+            await self._pass_on(call, doorbell.attempt)
             return None
         wish = await self._wish(call)
         if wish == ANY:
@@ -77,6 +81,14 @@ class Passing:
         if wish is None:
             await self._leave(call, doorbell.attempt)
         return wish
+
+    async def _leave(self, call: StoredCall, attempt: int) -> None:
+        rings = call.number("rings")
+        if rings < AT_ONCE and self._lives_elsewhere(call, await self._find(call)):
+            await asyncio.sleep(PAUSE_S * (2**rings - 1))
+            await self._pass_on(call, attempt)
+        else:
+            log.info("call.left_unrung", extra=_fields(call))
 
     async def _wish(self, call: StoredCall) -> str | None:
         if await self._is_here(call):
@@ -94,25 +106,29 @@ class Passing:
     async def _is_elsewhere(self, call: StoredCall) -> bool:
         if call.number("rings") >= MOST:
             return False
-        tool = await self._view.find(call.fields["tool"])
-        if tool is None or tool.queue != call.fields["queue"]:
+        tool = await self._find(call)
+        if tool is None:
             return False
-        others = tool.runners.get(call.fields["spec_hash"], frozenset())
-        if call.fields["tool"] not in self._specs.tools.versions:
-            others |= tool.missed
-        return bool(others - {self._worker})
+        # Who went a moment ago may be back soon, and may be this worker, if it lacks the tool.
+        is_missed = (
+            bool(tool.missed - {self._worker})
+            and call.fields["tool"] not in self._specs.tools.versions
+        )
+        return is_missed or self._lives_elsewhere(call, tool)
 
-    async def _leave(self, call: StoredCall, attempt: int) -> None:
-        queue, rings = call.fields["queue"], call.number("rings")
-        fields = {
-            "run_id": call.run_id,
-            "call_key": call.call_key,
-            "tool": call.fields["tool"],
-            "queue": queue,
-            "rings": rings,
-        }
-        log.info("call.left_to_another", extra=fields)
-        if rings >= AT_ONCE:
+    async def _find(self, call: StoredCall) -> RegisteredTool | None:
+        tool = await self._view.find(call.fields["tool"])
+        return tool if tool is not None and tool.queue == call.fields["queue"] else None
+
+    def _lives_elsewhere(self, call: StoredCall, tool: RegisteredTool | None) -> bool:
+        if tool is None:
+            return False
+        return bool(tool.runners.get(call.fields["spec_hash"], frozenset()) - {self._worker})
+
+    async def _pass_on(self, call: StoredCall, attempt: int) -> None:
+        queue = call.fields["queue"]
+        log.info("call.left_to_another", extra=_fields(call))
+        if call.number("rings") >= AT_ONCE:
             return
         ring = await self._books.reader.ring_number(queue, f"{call.run_id}|{call.call_key}")
         if ring is None:
@@ -127,3 +143,13 @@ class Passing:
         )
         if rung:
             await self._books.doorbell.ring(queue, bell)
+
+
+def _fields(call: StoredCall) -> dict[str, str | int]:
+    return {
+        "run_id": call.run_id,
+        "call_key": call.call_key,
+        "tool": call.fields["tool"],
+        "queue": call.fields["queue"],
+        "rings": call.number("rings"),
+    }

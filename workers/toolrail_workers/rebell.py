@@ -1,13 +1,13 @@
 """Ring again for queued calls whose doorbell is gone, and for no others.
 
 Is: finding lost doorbells (DESIGN 2). Is not: expired leases or deadlines (`sweeps.py`).
-Above: `reaper.py`. Below: `books.py`, `toolrail.doorbell`.
+Above: `reaper.py`. Below: `books.py`, `probing.py`, `toolrail.doorbell`.
 
 When the broker is the ledger's own Redis nothing is guessed: doorbells stand in their list in the
 order of their ring numbers, so a queued call with a smaller number than the next message to be
 popped has no message. It may have been popped a moment ago and be on its way into a claim, so it
-is rung for only if that is still so after the grace. Inside any other broker we cannot look;
-there a call is rung for by its age, with a doubling wait.
+is rung for only if that is still so after the grace; which of those, says `probing.py`. Inside any
+other broker we cannot look; there a call is rung for by its age, with a doubling wait.
 """
 
 import asyncio
@@ -16,7 +16,9 @@ from collections.abc import Iterable, Mapping
 
 from toolrail.doorbell import QUEUES, read_envelope
 from toolrail.ledger import Due, StoredCall
+from toolrail.registry import Registry
 from toolrail_workers.books import Books
+from toolrail_workers.probing import Probing
 
 log = logging.getLogger(__name__)
 
@@ -33,19 +35,22 @@ BLIND_LOOK_AT = 1000
 class LostDoorbells:
     """What the leader knows of doorbells; a new leader starts with nothing and waits the grace."""
 
-    def __init__(self, books: Books, *, grace_ms: int, is_blind: bool) -> None:
+    def __init__(self, books: Books, registry: Registry, *, grace_ms: int, is_blind: bool) -> None:
         """Prepare.
 
         Args:
             books: To look at and write to.
+            registry: Says when somebody may have come who can run what nobody could.
             grace_ms: How long a message may be on its way into a claim.
             is_blind: The broker is not the ledger's Redis.
         """
         self._books = books
+        self._registry = registry
         self._grace_ms = grace_ms
         self._is_blind = is_blind
         self._missing: dict[str, dict[Due, int]] = {}
         """Per queue: a queued call under one ring number, and since when it has no message."""
+        self._probing: dict[str, Probing] = {}
 
     async def sweep(self, now_ms: int) -> None:
         """Every queued call without a message for the whole grace has a new one."""
@@ -58,6 +63,7 @@ class LostDoorbells:
     def forget(self) -> None:
         """Another worker leads; what was seen will be old when we lead again."""
         self._missing.clear()
+        self._probing.clear()
 
     async def _ring_missing(self, queue: str, now_ms: int) -> None:
         missing = await self._find_missing(queue)
@@ -66,9 +72,9 @@ class LostDoorbells:
         before = self._missing.get(queue, {})
         since = {due: before.get(due, now_ms) for due in missing}
         self._missing[queue] = since
-        await self._ring_all(
-            queue, [due for due in missing if since[due] + self._grace_ms <= now_ms]
-        )
+        ripe = [due for due in missing if since[due] + self._grace_ms <= now_ms]
+        probing = self._probing.setdefault(queue, Probing(self._books.reader, self._registry))
+        await self._ring_all(queue, await probing.choose(missing, ripe))
 
     async def _find_missing(self, queue: str) -> list[Due] | None:
         """Return the queued calls before the next message; None when it cannot be told now."""
