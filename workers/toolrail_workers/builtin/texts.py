@@ -6,6 +6,7 @@ Above: `reading.py`, `writing.py`. Below: `run_workspace.py` for the bytes.
 """
 
 import codecs
+import io
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -53,9 +54,8 @@ class TextFile:
 
     text: str
     """Without the byte order mark."""
-    sha256: str
-    size: int
-    """In bytes, as on disk."""
+    content: bytes
+    """As on disk."""
     bom: bool
 
     @classmethod
@@ -68,7 +68,17 @@ class TextFile:
             text = content.decode("utf-8")
         except UnicodeDecodeError:
             return None
-        return cls(text[1:] if bom else text, sha256_hex(content), len(content), bom)
+        return cls(text[1:] if bom else text, content, bom)
+
+    @property
+    def size(self) -> int:
+        """In bytes, as on disk."""
+        return len(self.content)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The version of the file."""
+        return sha256_hex(self.content)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -83,7 +93,7 @@ class TextFile:
         """Whether the last line ends with LF."""
         return self.text.endswith("\n")
 
-    @property
+    @cached_property
     def eol(self) -> Eol:
         """Which line endings occur."""
         every = self.text.count("\n")
@@ -134,6 +144,11 @@ def not_text(path: LogicalPath, *, sha256: str, size: int, start: bytes) -> Tool
         error_class=ErrorClass.RECOVERABLE,
         resource_refs=(ref,),
     )
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Return the lines of a text with their endings; only `\n` ends one."""
+    return io.StringIO(text, newline="\n").readlines()
 
 
 def count_lines(content: bytes) -> int:

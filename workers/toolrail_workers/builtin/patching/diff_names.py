@@ -31,8 +31,11 @@ def header_name(line: Numbered) -> str | None:
         PatchError: `patch.malformed`.
     """
     text = line.text[4:].rstrip("\r")
-    name = _unquoted(text.strip(), line.number) if text.startswith('"') else text.split("\t")[0]
-    name = name.rstrip()
+    if text.startswith('"'):
+        # A quoted name is a name, whatever it spells: whoever looks for deletions without reading
+        # the whole grammar (`toolrail.policy.dynamic`) must find them all.
+        return _unquoted(text.strip(), line.number).rstrip()
+    name = text.split("\t")[0].rstrip()
     return None if name == _NOTHING else name
 
 

@@ -21,6 +21,8 @@ from toolrail_workers.builtin.paths import LogicalPath
 from toolrail_workers.builtin.texts import Eol, TextFile
 
 _NAMES_SHOWN = 3
+_OCCUPIED = frozenset({"workspace.path_is_directory", "workspace.symlink_refused"})
+"""What a disk says of a path that no file can be added at, because something else is there."""
 
 
 class Disk(Protocol):
@@ -51,6 +53,8 @@ class Change:
     """None: there is nothing."""
     after: bytes | None
     """None: there shall be nothing."""
+    before_sha256: str | None
+    after_sha256: str | None
     mode_from: LogicalPath | None = None
     """The file whose mode bits the new one takes; None: a new file."""
     respelled: bool = False
@@ -116,12 +120,19 @@ class _Overlay:
 
     disk: Disk
     states: dict[LogicalPath, _State] = field(default_factory=dict[LogicalPath, _State])
+    digests: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    """Each content is digested once, however many sections pass it on."""
 
     def at(self, path: LogicalPath) -> _State:
         if path not in self.states:
             content = self.disk.load(path)
             self.states[path] = _State(content, content, None if content is None else path)
         return self.states[path]
+
+    def digest(self, content: bytes | None) -> str | None:
+        if content is not None and content not in self.digests:
+            self.digests[content] = sha256_hex(content)
+        return None if content is None else self.digests[content]
 
 
 def plan(ops: Sequence[NamedOp], disk: Disk, *, form: Format, match: Match) -> Plan:
@@ -144,16 +155,18 @@ def plan(ops: Sequence[NamedOp], disk: Disk, *, form: Format, match: Match) -> P
         try:
             files.append(_Section(overlay, named, form, match).work_out())
         except PatchError as error:
-            content = _content_or_none(overlay, named.path)
+            state = overlay.states.get(named.path)
             raise error.located(
                 op=number,
                 path=str(named.path),
-                current_sha256=None if content is None else sha256_hex(content),
+                current_sha256=None if state is None else overlay.digest(state.before),
             ) from None
     changes = {
         path: Change(
             before=state.before,
             after=state.now,
+            before_sha256=overlay.digest(state.before),
+            after_sha256=overlay.digest(state.now),
             mode_from=state.mode_from,
             respelled=state.respelled,
         )
@@ -183,14 +196,7 @@ class _Section:
         return self._move(self._move_to)
 
     def _add(self) -> FileReport:
-        try:
-            state = self._overlay.at(self._path)
-        except ToolError as error:
-            if error.code == "workspace.path_is_directory":
-                raise _target_exists(self._path) from None
-            raise
-        if state.now is not None:
-            raise _target_exists(self._path)
+        state = self._vacant(self._path)
         content = new_file(self._op.content).encode()
         state.now = content
         return self._report("add", None, content, added=len(self._op.content))
@@ -228,20 +234,25 @@ class _Section:
 
     def _move(self, target: LogicalPath) -> FileReport:
         state = self._existing()
-        try:
-            there = self._overlay.at(target)
-        except ToolError as error:
-            if error.code == "workspace.path_is_directory":
-                raise _target_exists(target) from None
-            raise
-        if there.now is not None:
-            raise _target_exists(target)
+        there = self._vacant(target)
         before = state.now or b""
         rebuilt = self._rebuilt(before) if self._op.chunks else None
         after = before if rebuilt is None else rebuilt.target.encode()
         there.now, there.mode_from = after, state.mode_from
         state.now, state.mode_from = None, None
         return self._report("move", before, after, new_path=target, rebuilt=rebuilt)
+
+    def _vacant(self, path: LogicalPath) -> _State:
+        """Return the state of a path at which nothing is."""
+        try:
+            state = self._overlay.at(path)
+        except ToolError as error:
+            if error.code in _OCCUPIED:
+                raise _target_exists(path) from None
+            raise
+        if state.now is not None:
+            raise _target_exists(path)
+        return state
 
     def _existing(self) -> _State:
         state = self._overlay.at(self._path)
@@ -286,18 +297,13 @@ class _Section:
             op=op,
             path=self._path,
             new_path=new_path,
-            old_sha256=None if before is None else sha256_hex(before),
-            new_sha256=None if after is None else sha256_hex(after),
+            old_sha256=self._overlay.digest(before),
+            new_sha256=self._overlay.digest(after),
             added=added if rebuilt is None else rebuilt.added,
             removed=removed if rebuilt is None else rebuilt.removed,
             eol=Eol.NONE if text is None else text.eol,
             chunks=() if rebuilt is None else rebuilt.chunks,
         )
-
-
-def _content_or_none(overlay: _Overlay, path: LogicalPath) -> bytes | None:
-    state = overlay.states.get(path)
-    return None if state is None else state.now
 
 
 def _no_change() -> PatchError:

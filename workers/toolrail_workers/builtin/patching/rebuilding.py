@@ -123,9 +123,10 @@ class _Builder:
     def terminated(self, form: Format) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return lines and endings, the last one ended as the rules say."""
         endings = self._endings
-        for at in range(len(endings) - 1):
+        while "" in endings[:-1]:
             # What was the last line of the file is not any more.
-            endings[at] = endings[at] or (endings[at - 1] if at else "") or self._default
+            at = endings.index("")
+            endings[at] = (endings[at - 1] if at else "") or self._default
         if endings:
             open_end = self._ends_open(form)
             endings[-1] = "" if open_end else endings[-1] or self._usual_ending()

@@ -5,10 +5,11 @@ Above: `placing.py`, `rebuilding.py`. Below: `texts.py`.
 """
 
 import codecs
+import itertools
 from dataclasses import dataclass
 
 from toolrail_workers.builtin.patching.problems import PatchError
-from toolrail_workers.builtin.texts import TextFile
+from toolrail_workers.builtin.texts import Eol, TextFile
 
 TARGET_MAX_BYTES = 2 * 1024 * 1024
 TARGET_MAX_LINES = 50_000
@@ -34,6 +35,8 @@ class Target:
             raise _too_large(f"{file.size} bytes, the limit is {TARGET_MAX_BYTES}.")
         if len(file.lines) > TARGET_MAX_LINES:
             raise _too_large(f"{len(file.lines)} lines, the limit is {TARGET_MAX_LINES}.")
+        if file.eol not in (Eol.CRLF, Eol.MIXED):
+            return cls(tuple(file.lines), _ended(len(file.lines), file), file.bom)
         last = len(file.lines) - 1
         lines: list[str] = []
         endings: list[str] = []
@@ -61,11 +64,15 @@ class Target:
 
     def encode(self) -> bytes:
         """Return the bytes of the file."""
-        pieces: list[str] = []
-        for line, ending in zip(self.lines, self.endings, strict=True):
-            pieces.append(line)
-            pieces.append(ending)
+        pieces = itertools.chain.from_iterable(zip(self.lines, self.endings, strict=True))
         return (codecs.BOM_UTF8 if self.bom else b"") + "".join(pieces).encode()
+
+
+def _ended(count: int, file: TextFile) -> tuple[str, ...]:
+    """Return the endings of lines that all end with LF, but for a last one that does not end."""
+    if not count or file.final_newline:
+        return ("\n",) * count
+    return (*("\n",) * (count - 1), "")
 
 
 def _too_large(how: str) -> PatchError:

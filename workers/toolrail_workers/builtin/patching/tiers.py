@@ -59,29 +59,42 @@ class Index:
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = tuple(lines)
-        self._normal: dict[Tier, list[str]] = {}
-        self._places: dict[Tier, dict[str, list[int]]] = {}
+        self._normal: dict[Tier, Sequence[str]] = {Tier.EXACT: self.lines}
+        self._ends: dict[Tier, tuple[dict[str, int], dict[str, int]]] = {}
+        """Per tier where each line stands first, and where last."""
+        self._places: dict[tuple[Tier, str], Sequence[int]] = {}
 
-    def normal(self, tier: Tier) -> list[str]:
+    def normal(self, tier: Tier) -> Sequence[str]:
         """Return what is compared of each line."""
         if tier not in self._normal:
-            self._normal[tier] = [tier.normal(line) for line in self.lines]
+            self._normal[tier] = tuple(map(tier.normal, self.lines))
         return self._normal[tier]
 
     def places(self, tier: Tier, text: str) -> Sequence[int]:
         """Return where a line stands that equals `text` at a tier, as indices from 0."""
-        if tier not in self._places:
-            places: dict[str, list[int]] = {}
-            for at, line in enumerate(self.normal(tier)):
-                places.setdefault(line, []).append(at)
-            self._places[tier] = places
-        return self._places[tier].get(tier.normal(text), ())
+        wanted = tier.normal(text)
+        key = (tier, wanted)
+        if key not in self._places:
+            self._places[key] = tuple(self._find(tier, wanted))
+        return self._places[key]
+
+    def _find(self, tier: Tier, wanted: str) -> Iterator[int]:
+        lines = self.normal(tier)
+        if tier not in self._ends:
+            # Not a list of places per line: of most lines there is one, and none is asked for.
+            firsts = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
+            self._ends[tier] = firsts, dict(zip(lines, range(len(lines)), strict=True))
+        firsts, lasts = self._ends[tier]
+        at = firsts.get(wanted)
+        while at is not None:
+            yield at
+            at = lines.index(wanted, at + 1) if at < lasts[wanted] else None
 
     def blocks(self, tier: Tier, block: Sequence[str]) -> Iterator[int]:
         """Yield each index at which all lines of a block follow one another, in order."""
         if not block or len(block) > len(self.lines):
             return
-        wanted = [tier.normal(line) for line in block]
+        wanted = tuple(map(tier.normal, block))
         # The rarest line leaves the fewest places to compare.
         rarest = min(range(len(block)), key=lambda at: len(self.places(tier, block[at])))
         lines = self.normal(tier)
