@@ -100,6 +100,12 @@ TOOL_ROWS: tuple[ErrorInfo, ...] = (
         "Use text changes only.",
     ),
     ErrorInfo(
+        "patch.requires_full_read",
+        _RECOVERABLE,
+        "Several patches in a row did not fit the file.",
+        "Read the whole file with workspace.read_file before the next patch of it.",
+    ),
+    ErrorInfo(
         "workspace.path_escape",
         _SYSTEM,
         "A path leaves the workspace.",

@@ -54,6 +54,7 @@ def test_the_tools_are_declared_as_the_contract_says() -> None:
         "workspace.list_files": (True, none, not_needed, False),
         "workspace.read_file": (True, none, not_needed, False),
         "workspace.write_file": (False, SideEffect.WORKSPACE, Rollback.CHECKPOINT, False),
+        "workspace.apply_patch": (False, SideEffect.WORKSPACE, Rollback.CHECKPOINT, False),
         "workspace.finish": (False, SideEffect.CONTROL, not_needed, False),
     }
     for tool in TOOLS:

@@ -361,8 +361,21 @@ def test_a_change_comes_with_its_diff(workspace: Workspace) -> None:
     assert block.ref in output.resource_refs
     digest = block.ref.removeprefix(f"artifact:{RUN_ID}/")
     assert stored[digest].decode() == (
-        f"--- a/{PATH}\n+++ b/{PATH}\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+three\n"
+        f"diff --git a/{PATH} b/{PATH}\n--- a/{PATH}\n+++ b/{PATH}\n"
+        "@@ -1,2 +1,3 @@\n one\n-two\n+2\n+three\n"
     )
+
+
+def test_a_path_longer_than_a_diff_may_name_is_written_all_the_same(workspace: Workspace) -> None:
+    """A path has 512 bytes, a stored diff names a file in 256 characters: the end of it."""
+    path = f"output/{'d' * 200}/{'f' * 200}"
+    workspace.keep = lambda data, mime: sha256(data)
+
+    output = workspace.write(path, "one\n")
+
+    block = output.content[-1]
+    assert isinstance(block, DiffRefBlock)
+    assert block.files == ("…" + path[-255:],)
 
 
 def test_a_diff_that_cannot_be_stored_is_left_out(workspace: Workspace) -> None:

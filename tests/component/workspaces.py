@@ -77,6 +77,28 @@ class Workspace:
             self.context(call_key),
         )
 
+    def patch(
+        self, patch: str, *, call_key: str | None = None, **arguments: JsonValue
+    ) -> ToolOutput:
+        return self.run("apply_patch", {"patch": patch, **arguments}, self.context(call_key))
+
+    def put(self, content: bytes | str, path: str = "output/a.txt") -> Path:
+        """Put a file there without any tool."""
+        place = self.top / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return place
+
+    def tree(self) -> dict[str, bytes | None]:
+        """Return all that is there besides the run's own records; None for what is no file."""
+        return {
+            str(place.relative_to(self.top)): place.read_bytes()
+            if place.is_file() and not place.is_symlink()
+            else None
+            for place in sorted(self.top.rglob("*"))
+            if ".toolrail" not in place.parts
+        }
+
     def finish(self, **arguments: JsonValue) -> ToolOutput:
         return self.run("finish", arguments)
 

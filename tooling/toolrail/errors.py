@@ -51,6 +51,8 @@ The docstring of a class, up to its `Attributes:`, is the default message and en
 import inspect
 from pathlib import Path
 
+from toolrail_schemas import EventType, JsonObject
+
 
 class ToolrailError(Exception):
     """Toolrail failed in a way it has no better name for. Read the log of this process.
@@ -364,9 +366,11 @@ class ToolError(ToolrailError):
         code: Dotted lower case, such as `patch.context_mismatch`.
         next_action: What the model should do next, one sentence.
         structured: Repair data for the model, JSON.
+        events: What the journal is told of the failure, besides that of the call.
     """
 
     code = "tool.execution_failed"
+    events: tuple[tuple[EventType, JsonObject], ...] = ()
 
     def __init__(
         self,

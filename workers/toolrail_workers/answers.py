@@ -271,6 +271,7 @@ def _of_tool_error(call: ClaimedCall, spec: ToolSpec, error: ToolError, spent: S
         # A tool says what went wrong with the call; it cannot end the run by the choice of a code.
         error_class=ErrorClass.POLICY_DENIED if denied else ErrorClass.RECOVERABLE,
         structured=cast("JsonValue", error.structured),
+        events=event_lines(call, error.events),
     )
 
 

@@ -18,12 +18,18 @@ def path_escape() -> SystemFailure:
     return SystemFailure("workspace.path_escape", "The path points outside the workspace.")
 
 
-def symlink_refused(path: str) -> ToolError:
-    """Return the error for a symlink that stays inside; it is never followed."""
+def symlink_refused(path: str, *, loop: bool = False) -> ToolError:
+    """Return the error for a symlink that stays inside; it is never followed.
+
+    Args:
+        path: Where it is.
+        loop: Whether it leads to itself.
+    """
     return ToolError(
         "workspace.symlink_refused",
-        f"{path!r} is a symlink, and symlinks are not followed.",
+        f"{path!r} is a symlink{' to itself' if loop else ''}, and symlinks are not followed.",
         next_action="Use the real path; list_files shows links as such.",
+        structured={"path": path, "loop": loop},
     )
 
 
@@ -77,3 +83,12 @@ def io_failures() -> Generator[None]:
         yield
     except OSError as error:
         raise io_failed(error) from error
+
+
+def rollback_failed(why: str) -> SystemFailure:
+    """Return the failure for a change that stopped midway and could not be taken back."""
+    return SystemFailure(
+        "workspace.rollback_failed",
+        f"A change of several files stopped midway and could not be taken back: {why}. What the "
+        "files held before is kept.",
+    )

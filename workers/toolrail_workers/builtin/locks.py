@@ -34,6 +34,10 @@ def stripe_of(path: LogicalPath) -> str:
     return f"{int(path_key(path)[:8], 16) % STRIPES:02x}"
 
 
+class Busy(Exception):
+    """Somebody has the lock, and the caller does not wait."""
+
+
 class ThreadLocks:
     """One lock per key for the threads of this process; forgotten when nobody uses it.
 
@@ -51,8 +55,10 @@ class ThreadLocks:
             lock, users = self._locks.get(key, (threading.Lock(), 0))
             self._locks[key] = (lock, users + 1)
         try:
-            while not lock.acquire(timeout=_POLL_CAP_S):
+            if not lock.acquire(blocking=False):
                 check()
+                while not lock.acquire(timeout=_POLL_CAP_S):
+                    check()
             try:
                 yield
             finally:
@@ -76,16 +82,33 @@ class PathLocks:
         status = os.fstat(directory)
         self._identity = (status.st_dev, status.st_ino)
 
-    @contextlib.contextmanager
-    def hold(self, paths: Iterable[LogicalPath], check: Callable[[], None]) -> Generator[None]:
+    def hold(
+        self, paths: Iterable[LogicalPath], check: Callable[[], None]
+    ) -> contextlib.AbstractContextManager[None]:
         """Hold the locks of all `paths`, taken in one order so that two callers cannot deadlock.
 
         Args:
             paths: Whose files are read, compared and replaced inside.
             check: Called while waiting; raises when the call was cancelled or is too late.
         """
+        return self._held({stripe_of(path) for path in paths}, check)
+
+    def hold_all(self, check: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+        """Hold every lock: nobody who keeps to the locks changes any file meanwhile."""
+        return self._held({f"{number:02x}" for number in range(STRIPES)}, check)
+
+    def try_hold(self, paths: Iterable[LogicalPath]) -> contextlib.AbstractContextManager[None]:
+        """Hold the locks of all `paths` if they are free.
+
+        Raises:
+            Busy: From entering it, when somebody has one of them.
+        """
+        return self.hold(paths, _give_up)
+
+    @contextlib.contextmanager
+    def _held(self, stripes: Iterable[str], check: Callable[[], None]) -> Generator[None]:
         with contextlib.ExitStack() as stack:
-            for stripe in sorted({stripe_of(path) for path in paths}):
+            for stripe in sorted(stripes):
                 stack.enter_context(self._threads.hold((*self._identity, stripe), check))
                 stack.enter_context(self._flocked(stripe, check))
             yield
@@ -112,3 +135,7 @@ def _try_flock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _give_up() -> None:
+    raise Busy

@@ -3,26 +3,31 @@
 Is: `RunWorkspace`, where path grammar, roots, descriptors, locks and versions meet. Is not: a
 tool: it knows nothing of ranges, texts or answers.
 Above: the workspace tools; a team's tool through `ToolContext.workspace`. Below: `walk.py`,
-`files.py`, `locks.py`, `versions.py`.
+`files.py`, `locks.py`, `versions.py`, `transaction.py`.
 """
 
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 from toolrail.errors import ToolError
 from toolrail_schemas import sha256_hex
 from toolrail_workers.builtin import faults
+from toolrail_workers.builtin.endings import digest_at
 from toolrail_workers.builtin.files import digest, read_whole, staged
+from toolrail_workers.builtin.intents import Intents
 from toolrail_workers.builtin.locks import PathLocks, ThreadLocks, path_key
 from toolrail_workers.builtin.paths import LogicalPath, parse_path
 from toolrail_workers.builtin.roots import STATE_DIR, Roots
+from toolrail_workers.builtin.transaction import Transactions
 from toolrail_workers.builtin.versions import Mutation, VersionMemory
 from toolrail_workers.builtin.walk import Entry, Tree
 
 FILE_MAX_BYTES = 32 * 1024 * 1024
 """Largest file that is read into memory. A larger one can be replaced and digested, not read."""
+_STATE = ("locks", "versions", "intents", "effects")
+"""The run's own directories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +53,15 @@ class RunWorkspace:
         roots: Roots,
         locks: PathLocks,
         versions: VersionMemory,
+        changes: Transactions,
         check_alive: Callable[[], None],
     ) -> None:
         self.tree = tree
         self.roots = roots
         self.versions = versions
+        self.changes = changes
+        self.check_alive = check_alive
         self._locks = locks
-        self._check_alive = check_alive
 
     def resolve(self, raw: str, *, directory: bool = False, writing: bool = False) -> LogicalPath:
         """Return the logical path that a model's spelling means, if this run may use it.
@@ -88,8 +95,35 @@ class RunWorkspace:
         self, path: LogicalPath, sha256: str, *, total_lines: int, lines: tuple[int, int] | None
     ) -> None:
         """Remember what was delivered of a file; see `VersionMemory.observe`."""
-        with self._locks.hold([path], self._check_alive):
+        with self._locks.hold([path], self.check_alive):
             self.versions.observe(path, sha256, total_lines=total_lines, lines=lines)
+
+    @contextlib.contextmanager
+    def holding(self, paths: Collection[LogicalPath] | None) -> Generator[None]:
+        """Hold the locks of resolved paths, with no change of them left half done.
+
+        Args:
+            paths: Which; None for all there are.
+
+        Raises:
+            SystemFailure: `workspace.rollback_failed`.
+            ToolError: `tool.cancelled` or `tool.timeout` while waiting.
+        """
+        while True:
+            with self._hold(paths):
+                # Its owner may have died while we waited for him.
+                left = self.changes.abandoned(paths)
+                if not left:
+                    yield
+                    return
+            self.changes.settle(left, self.check_alive)
+
+    def _hold(
+        self, paths: Collection[LogicalPath] | None
+    ) -> contextlib.AbstractContextManager[None]:
+        if paths is None:
+            return self._locks.hold_all(self.check_alive)
+        return self._locks.hold(paths, self.check_alive)
 
     @contextlib.contextmanager
     def held(self, path: LogicalPath) -> Generator[HeldFile]:
@@ -99,7 +133,7 @@ class RunWorkspace:
             ToolError: `workspace.path_is_directory`, `not_regular_file`, `not_a_directory`,
                 `symlink_refused`; `tool.cancelled` or `tool.timeout` while waiting.
         """
-        with self._locks.hold([path], self._check_alive), contextlib.ExitStack() as stack:
+        with self.holding([path]), contextlib.ExitStack() as stack:
             try:
                 entry = stack.enter_context(self.tree.entry(path))
             except ToolError as error:
@@ -107,7 +141,7 @@ class RunWorkspace:
                     raise
                 yield HeldFile(path=path, entry=None)
             else:
-                yield self._look_into(entry)
+                yield self.look_into(entry)
 
     def publish(
         self, held: HeldFile, content: bytes, mutation: Mutation, *, changed: ToolError
@@ -133,9 +167,9 @@ class RunWorkspace:
             file = stack.enter_context(
                 staged(entry.parent, path_key(held.path), content, mode=mode)
             )
-            if self._digest(self.tree.again(entry)) != mutation.before:
+            if digest_at(self.tree, self.tree.again(entry)) != mutation.before:
                 raise changed
-            self._check_alive()
+            self.check_alive()
             self.versions.announce(held.path, mutation)
             if mutation.before is not None:
                 file.replace(entry.name)
@@ -175,19 +209,18 @@ class RunWorkspace:
             self.publish(held, content, mutation, changed=stale_file(resolved, None))
         return after
 
-    def _look_into(self, entry: Entry) -> HeldFile:
+    def look_into(self, entry: Entry) -> HeldFile:
+        """Return what is at a place whose lock is held.
+
+        Raises:
+            ToolError: There is something that is no regular file.
+        """
         if entry.status is None:
             return HeldFile(path=entry.path, entry=entry)
         with self.tree.file(entry) as descriptor:
             content = read_whole(descriptor, limit_bytes=FILE_MAX_BYTES)
             sha256 = digest(descriptor).sha256 if content is None else sha256_hex(content)
         return HeldFile(path=entry.path, entry=entry, sha256=sha256, content=content)
-
-    def _digest(self, entry: Entry) -> str | None:
-        if entry.status is None:
-            return None
-        with self.tree.file(entry) as descriptor:
-            return digest(descriptor).sha256
 
 
 @contextlib.contextmanager
@@ -203,19 +236,32 @@ def open_workspace(
         if tree.is_new:
             for root in roots:
                 tree.ensure((root.name,))
-        tree.ensure((STATE_DIR, "locks"))
-        tree.ensure((STATE_DIR, "versions"))
-        with (
-            tree.directory((STATE_DIR, "locks")) as locks,
-            tree.directory((STATE_DIR, "versions")) as versions,
-        ):
+        with contextlib.ExitStack() as stack:
+            state = {name: _state(tree, name, stack) for name in _STATE}
+            locks = PathLocks(state["locks"], threads)
+            versions = VersionMemory(state["versions"])
+            intents = Intents(state["intents"], state["effects"])
+            changes = Transactions(tree, locks=locks, versions=versions, intents=intents)
+            # Whoever died here last may have left a change half done.
+            changes.recover()
             yield RunWorkspace(
                 tree,
                 roots=roots,
-                locks=PathLocks(locks, threads),
-                versions=VersionMemory(versions),
+                locks=locks,
+                versions=versions,
+                changes=changes,
                 check_alive=check_alive,
             )
+
+
+def _state(tree: Tree, name: str, stack: contextlib.ExitStack) -> int:
+    """Return a descriptor of one of the run's own directories, made if it is missing."""
+    segments = (STATE_DIR, name)
+    try:
+        return stack.enter_context(tree.directory(segments))
+    except ToolError:
+        tree.ensure(segments)
+        return stack.enter_context(tree.directory(segments))
 
 
 def stale_file(path: LogicalPath, current: str | None) -> ToolError:

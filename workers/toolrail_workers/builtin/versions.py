@@ -57,6 +57,8 @@ class Mutation:
 class _Record:
     version: KnownVersion | None = None
     pending: Mutation | None = None
+    failed: tuple[str, ...] = ()
+    """Keys of the last calls, in a row, that could not patch the file."""
 
 
 _RECORDS: TypeAdapter[dict[str, _Record]] = TypeAdapter(dict[str, _Record])
@@ -102,15 +104,16 @@ class VersionMemory:
             ranges = _merge((*ranges, lines))
         complete = complete or total_lines == 0 or ranges == ((1, total_lines),)
         version = KnownVersion(sha256, ranges, complete)
-        if version != before:
-            self._store(path, replace(record, version=version))
+        failed = () if complete else record.failed
+        if version != before or failed != record.failed:
+            self._store(path, replace(record, version=version, failed=failed))
 
     def know(self, path: LogicalPath, sha256: str) -> None:
         """Remember that the run knows this version whole, because it gave the content itself."""
         version = KnownVersion(sha256, complete=True)
         record = self._record(path)
-        if record.version != version:
-            self._store(path, replace(record, version=version))
+        if record.version != version or record.failed:
+            self._store(path, replace(record, version=version, failed=()))
 
     def applied(self, path: LogicalPath, call_key: str, current: str | None) -> Mutation | None:
         """Return what an earlier attempt of this call did to the file, or None if it did nothing.
@@ -123,7 +126,7 @@ class VersionMemory:
             call_key: Of the call that asks.
             current: SHA-256 of the file now; None when it is missing.
         """
-        self._settle(path, current)
+        self.settle(path, current)
         content = self._read(_effect_name(path, call_key))
         return None if content is None else _checked(_EFFECT, content)
 
@@ -134,7 +137,7 @@ class VersionMemory:
         remembered even over a power loss, or it would be made twice.
         """
         # Of a call whose worker died, when the one who changes the file now never asked for it.
-        self._settle(path, mutation.before)
+        self.settle(path, mutation.before)
         record = replace(self._record(path), pending=mutation)
         self._store(path, record, durable=not mutation.whole)
 
@@ -149,7 +152,8 @@ class VersionMemory:
         # Only now: until the effect is written down, what was announced stands for it.
         self._store(path, _Record(version=_version_after(record.version, done)))
 
-    def _settle(self, path: LogicalPath, current: str | None) -> None:
+    def settle(self, path: LogicalPath, current: str | None) -> None:
+        """Decide by the file whether what was announced and not confirmed has happened."""
         record = self._record(path)
         if record.pending is None:
             return
@@ -157,6 +161,26 @@ class VersionMemory:
             self.confirm(path)
         else:
             self._store(path, replace(record, pending=None))
+
+    def replace(self, path: LogicalPath, version: KnownVersion | None) -> None:
+        """Remember a version, or that there is none, for a change that settles itself."""
+        if self._record(path) != _Record(version=version):
+            self._store(path, _Record(version=version))
+
+    def failures(self, path: LogicalPath) -> int:
+        """Return how many calls in a row could not patch the file, since it was last read whole."""
+        return len(self._record(path).failed)
+
+    def failed(self, path: LogicalPath, call_key: str, *, most: int) -> None:
+        """Count a call that could not patch the file; with `most` of them it must be read anew."""
+        record = self._record(path)
+        if call_key in record.failed or len(record.failed) >= most:
+            return
+        failed = (*record.failed, call_key)
+        version = record.version
+        if len(failed) == most and version is not None:
+            version = KnownVersion(version.sha256)
+        self._store(path, replace(record, version=version, failed=failed))
 
     def _keep(self, path: LogicalPath, done: Mutation) -> None:
         name = _effect_name(path, done.call_key)

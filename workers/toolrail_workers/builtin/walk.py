@@ -13,7 +13,7 @@ import os
 import stat
 import unicodedata
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -106,7 +106,7 @@ class Tree:
             SystemFailure: `workspace.path_escape`, a component links to the outside.
             ToolError: `workspace.file_not_found`, `not_a_directory` or `symlink_refused`.
         """
-        with self._descend(segments, create=False) as (descriptor, _):
+        with self.descend(segments) as (descriptor, _):
             yield descriptor
 
     @contextlib.contextmanager
@@ -117,11 +117,16 @@ class Tree:
             SystemFailure: `workspace.path_escape`, a component links to the outside.
             ToolError: As `directory`, for the components above the last.
         """
-        with self._descend(path.segments[:-1], create=create_parents) as (parent, above):
-            name, status = _look(parent, path.name)
-            if status is not None and stat.S_ISLNK(status.st_mode):
-                self._refuse_link(above, name, ())
-            yield Entry(parent=parent, name=name, path=path, above=above, status=status)
+        with self.descend(path.segments[:-1], create=create_parents) as opened:
+            yield self.look(opened, path)
+
+    def look(self, opened: tuple[int, tuple[str, ...]], path: LogicalPath) -> Entry:
+        """Return the place of `path` in its directory, which `descend` has given. Never a link."""
+        parent, above = opened
+        name, status = _look(parent, path.name)
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            self._refuse_link(above, name, ())
+        return Entry(parent=parent, name=name, path=path, above=above, status=status)
 
     def ensure(self, segments: Sequence[str]) -> None:
         """Make the directory at `segments` if it is missing; not synced, it can be made again."""
@@ -131,10 +136,7 @@ class Tree:
 
     def again(self, entry: Entry) -> Entry:
         """Return the same place with what is there now. Never a link."""
-        name, status = _look(entry.parent, entry.path.name)
-        if status is not None and stat.S_ISLNK(status.st_mode):
-            self._refuse_link(entry.above, name, ())
-        return replace(entry, name=name, status=status)
+        return self.look((entry.parent, entry.above), entry.path)
 
     @contextlib.contextmanager
     def file(self, entry: Entry) -> Generator[int]:
@@ -159,9 +161,15 @@ class Tree:
             yield descriptor
 
     @contextlib.contextmanager
-    def _descend(
-        self, segments: Sequence[str], *, create: bool
+    def descend(
+        self, segments: Sequence[str], *, create: bool = False
     ) -> Generator[tuple[int, tuple[str, ...]]]:
+        """Give a descriptor of a directory, and the names on disk that lead to it.
+
+        Raises:
+            SystemFailure: `workspace.path_escape`, a component links to the outside.
+            ToolError: As `directory`; without `file_not_found` when they are made.
+        """
         current = os.dup(self.descriptor)
         done: tuple[str, ...] = ()
         try:
@@ -210,7 +218,7 @@ class Tree:
                 real = os.path.realpath(target)
                 if real != top and not real.startswith(top + os.sep):
                     raise faults.path_escape()
-        raise faults.symlink_refused("/".join((*done, name)))
+        raise faults.symlink_refused("/".join((*done, name)), loop=_is_loop(link))
 
 
 def _look(directory: int, segment: str) -> tuple[str, os.stat_result | None]:
@@ -225,6 +233,14 @@ def _look(directory: int, segment: str) -> tuple[str, os.stat_result | None]:
         with contextlib.suppress(FileNotFoundError):
             return same[0], os.stat(same[0], dir_fd=directory, follow_symlinks=False)
     return segment, None
+
+
+def _is_loop(link: str) -> bool:
+    try:
+        os.stat(link)
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _make_directory(parent: int, name: str) -> None:

@@ -1,8 +1,8 @@
-"""Declare the workspace tools: list, read, write, finish.
+"""Declare the workspace tools: list, read, write, patch, finish.
 
 Is: names, parameters, effects and examples, as a model and a policy see them. Is not: what the
-tools do (`listing.py`, `reading.py`, `writing.py`, `finishing.py`).
-Above: the entry point `toolrail.tools`, `executor.py`. Below: those four.
+tools do (`listing.py`, `reading.py`, `writing.py`, `patches.py`, `finishing.py`).
+Above: the entry point `toolrail.tools`, `executor.py`. Below: those five.
 """
 
 from typing import Annotated, Literal
@@ -21,9 +21,12 @@ from toolrail.tools import (
     ToolOutput,
     tool,
 )
-from toolrail_schemas import Permission
+from toolrail_schemas import JsonObject, Permission
 from toolrail_workers.builtin.finishing import finish
 from toolrail_workers.builtin.listing import DEPTH_MAX, LIMIT_MAX, Query, list_entries
+from toolrail_workers.builtin.patches import Request, apply_patch
+from toolrail_workers.builtin.patching.model import Format
+from toolrail_workers.builtin.patching.tiers import Match
 from toolrail_workers.builtin.reading import CHARS_MAX, LINES_MAX, Range, read_text
 from toolrail_workers.builtin.run_workspace import RunWorkspace
 from toolrail_workers.builtin.writing import CONTENT_MAX_BYTES, Wanted, WriteMode, write_text
@@ -32,6 +35,18 @@ FilePath = Annotated[
     str,
     Field(description="Relative path from the workspace's top, such as output/report.md."),
 ]
+
+PATCH_EXAMPLES: tuple[JsonObject, ...] = (
+    {
+        "patch": "*** Begin Patch\n*** Update File: output/report.md\n@@ ## Results\n"
+        " Runs: 12\n-Failed: 2\n+Failed: 0\n*** End Patch\n"
+    },
+    {
+        "patch": "--- a/output/app.py\n+++ b/output/app.py\n@@ -3,2 +3,3 @@\n import os\n"
+        "+import sys\n \n",
+        "dry_run": True,
+    },
+)
 
 
 @tool(
@@ -170,6 +185,61 @@ def write_file(
 
 
 @tool(
+    "workspace.apply_patch",
+    title="Apply patch",
+    # A patch that deletes or moves is destructive for that call alone; see
+    # `toolrail.policy.dynamic`.
+    destructive=False,
+    open_world=False,
+    # A repeated attempt answers what the first has done; see `transaction.py`.
+    idempotent=True,
+    side_effect=SideEffect.WORKSPACE,
+    rollback=Rollback.CHECKPOINT,
+    permission=Permission.ALWAYS_ALLOW,
+    isolation=Isolation.THREAD,
+    surface=SurfaceMeta(tags=("files",), input_examples=PATCH_EXAMPLES),
+)
+def patch_files(
+    context: ToolContext,
+    patch: Annotated[str, Field(description="The whole patch, with its end line.")],
+    format: Annotated[
+        Literal["auto", "v4a", "unified"], Field(description="auto finds out.")
+    ] = "auto",
+    dry_run: Annotated[bool, Field(description="Only say what would change.")] = False,
+    match: Annotated[
+        Literal["strict", "default", "lenient"],
+        Field(
+            description="How exactly old lines must match. default: but for blanks at line ends "
+            "and typographic characters. lenient: but for indentation too."
+        ),
+    ] = "default",
+) -> ToolOutput:
+    """Change, add, delete or move text files: all of the patch or nothing.
+
+    Format, or a unified diff:
+    *** Begin Patch
+    *** Update File: output/a.py
+    @@ def main():
+     unchanged line
+    -old line
+    +new line
+    *** Add File: output/b.txt
+    +content
+    *** Delete File: output/c.txt
+    *** End Patch
+    `@@ ` names a line above the change where the context alone stands at several places;
+    `*** Move to: path` below an Update line renames; `*** End of File` ends a chunk at the end.
+    """
+    request = Request(
+        patch=patch,
+        form=None if format == "auto" else Format(format),
+        match=Match(match),
+        dry_run=dry_run,
+    )
+    return apply_patch(_workspace_of(context), request, context)
+
+
+@tool(
     "workspace.finish",
     title="Finish",
     destructive=False,
@@ -200,4 +270,4 @@ def _workspace_of(context: ToolContext) -> RunWorkspace:
     return context.workspace
 
 
-TOOLS: tuple[Tool, ...] = (list_files, read_file, write_file, finish_run)
+TOOLS: tuple[Tool, ...] = (list_files, read_file, write_file, patch_files, finish_run)

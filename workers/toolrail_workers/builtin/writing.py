@@ -14,7 +14,7 @@ from enum import StrEnum
 from toolrail.errors import ToolError
 from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import Block, EventType, JsonObject, TextBlock, sha256_hex, workspace_ref
-from toolrail_workers.builtin.diffs import store_diff
+from toolrail_workers.builtin.diffs import Difference, make_diff, store_diff
 from toolrail_workers.builtin.paths import LogicalPath
 from toolrail_workers.builtin.run_workspace import (
     HeldFile,
@@ -175,7 +175,10 @@ def _output(path: LogicalPath, written: _Written, context: ToolContext) -> ToolO
     blocks: list[Block] = [TextBlock(text=text)]
     refs = [workspace_ref(str(path), sha256=sha256)]
     if written.after is not None:
-        diff = store_diff(context, path, written.before, written.after)
+        change = Difference(path=str(path), before=written.before, after=written.after)
+        # An unread file, too large for memory, has no diff; one that was not there has.
+        known = written.before is not None or bool(facts["created"])
+        diff = store_diff(context, make_diff([change]) if known else None)
         if diff is not None:
             blocks.append(diff)
             refs.append(diff.ref)
