@@ -15,6 +15,7 @@ from toolrail_schemas._base import (
     sha256_hex,
 )
 from toolrail_schemas._credentials import REDACTED, is_secret_name, redact_credentials
+from toolrail_schemas._escapes import has_escapes, replace_shown, without_escapes
 from toolrail_schemas._json_schema import check_tool_schema, default_input_schema
 from toolrail_schemas._summary import escape_text
 from toolrail_schemas.annotations import (
@@ -221,6 +222,7 @@ __all__ = [
     "extension_name",
     "format_run_id",
     "format_timestamp",
+    "has_escapes",
     "is_secret_name",
     "mcp_name",
     "mcp_ref",
@@ -229,10 +231,12 @@ __all__ = [
     "queue_of",
     "redact_credentials",
     "ref_of",
+    "replace_shown",
     "result_ref",
     "sha256_hex",
     "summarize_arguments",
     "verify_doorbell",
+    "without_escapes",
     "workspace_path",
     "workspace_ref",
 ]

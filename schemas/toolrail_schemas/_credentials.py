@@ -2,7 +2,7 @@
 
 Is: names that announce a secret, and patterns of credentials; pure, the same in every process.
 Is not: what a process knows to be secret, or what a tool's schema marks (`toolrail.redaction`).
-Above: `_summary.py`, `toolrail.redaction`. Below: the standard library.
+Above: `_summary.py`, `toolrail.redaction`. Below: `_escapes.py`.
 
 Every pattern is linear in the length of the text: a start is found by a literal, what follows is
 bounded or cannot hold a second start, and nothing that was read is read again.
@@ -11,6 +11,8 @@ bounded or cannot hold a second start, and nothing that was read is read again.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from toolrail_schemas._escapes import has_escapes, replace_shown, without_escapes
 
 REDACTED = "«redacted»"
 
@@ -130,12 +132,18 @@ def redact_credentials(text: str) -> str:
     """Return the text with «redacted» where something looks like a credential.
 
     What is not secret stays: the name before a password, the scheme of a header, the host of a
-    URL. Doing it twice is the same as once.
+    URL. Doing it twice is the same as once. An escape sequence before or in a credential hides it
+    from nobody, so not from us.
     """
-    lower = text.lower()
-    for kind in _KINDS:
-        for hint in kind.hints:
-            if hint in lower:
-                text = kind.pattern.sub(kind.replace, text)
-                break
+    if has_escapes(text):
+        # First, or what stands before an escape would go alone and leave its end behind.
+        for kind in _looks_like(without_escapes(text)):
+            text = replace_shown(kind.pattern, kind.replace, text)
+    for kind in _looks_like(text):
+        text = kind.pattern.sub(kind.replace, text)
     return text
+
+
+def _looks_like(text: str) -> list[_Kind]:
+    lower = text.lower()
+    return [kind for kind in _KINDS if any(hint in lower for hint in kind.hints)]

@@ -8,7 +8,7 @@ import pytest
 from pydantic import JsonValue
 
 from tests.functions import make_spec
-from toolrail.redaction import secrets_of_url
+from toolrail.redaction import counts, redact_arguments, secrets_of_url, summarize
 from toolrail.redactor import Redactor
 from toolrail_schemas import JsonObject, ToolSpec
 
@@ -120,6 +120,10 @@ def test_the_password_of_a_url_is_known_in_both_spellings() -> None:
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc", "«redacted»"),
         ("a-AKIAABCD1234ABCD1234.", "a-«redacted»."),
         ("Cookie: a=b; c=d", "Cookie: «redacted»"),
+        ("\x1b[31mAKIAABCD1234ABCD1234\x1b[0m is red", "\x1b[31m«redacted»\x1b[0m is red"),
+        ("\x1b[1mpass\x1b[0mword=hunter2 \x1b[1mrm", "\x1b[1mpassword=«redacted» \x1b[1mrm"),
+        ("\\u001b[31mAKIAABCD1234ABCD1234", "\\u001b[31m«redacted»"),
+        ("\x1b]0;rm -rf /\x07 pwd=x1", "\x1b]0;rm -rf /\x07 pwd=«redacted»"),
     ],
 )
 def test_a_credential_is_cut_out_of_any_text(text: str, clean: str) -> None:
@@ -167,3 +171,17 @@ def test_no_text_takes_long(unit: str) -> None:
     text = unit * (500_000 // len(unit))
 
     assert Redactor(["some value"]).clean(text)
+
+
+def test_a_summary_and_a_whole_view_that_hide_something_are_counted() -> None:
+    """Operators see that secrets come in arguments, wherever they are shown."""
+    spec = taking({})
+    before = counts()["arguments"]
+    summarize(spec, {"path": "a/b"})
+    redact_arguments(spec, {"path": "a/b"})
+    harmless = counts()["arguments"]
+    summarize(spec, {"password": NEEDLE})
+    redact_arguments(spec, {"password": NEEDLE})
+
+    assert harmless == before
+    assert counts()["arguments"] == before + 2

@@ -37,6 +37,17 @@ PIECES = st.sampled_from(
         *("://", "user:", "-----BEGIN ", "RSA PRIVATE KEY-----", "-----END ", "«redacted»", "«"),
         *("ghp_", "sk-", "xoxb-", "AKIA", "eyJ", ".", "-", "_", "glpat-", "hf_", "b'", "»", "*"),
         *("a1" * 12, "A1B2C3D4E5F6G7H8", "aaaaaaaa", "é", "\u202e", "\ud800", "none", "null"),
+        *(
+            "\x1b[31m",
+            "\x1b[K",
+            "\x1b]8;;",
+            "\x1b\\",
+            "\x07",
+            "\x9b1m",
+            "\\x1b[0m",
+            "\\u001b[m",
+            "\x1b",
+        ),
         *KNOWN,
     ]
 )
@@ -86,6 +97,24 @@ def test_redacting_twice_is_redacting_once(text: str) -> None:
 
     assert REDACTOR.clean(once) == once
     assert redact_credentials(redact_credentials(text)) == redact_credentials(text)
+
+
+ESCAPES = st.sampled_from(["\x1b[31m", "\x1b[01;31m\x1b[K", "\x9b0m", "\\x1b[0m", "\\u001b[m"])
+
+
+@given(st.data())
+def test_no_escape_sequence_hides_a_credential(data: st.DataObject) -> None:
+    """Before it, inside of it, anywhere and more than once, as it is or spelled."""
+    secret = data.draw(st.sampled_from(["ghp_" + "a1B2" * 9, "known to us too"]))
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(secret) - 1), min_size=1, max_size=4)))
+    parts = [secret[a:b] for a, b in zip([0, *cuts], [*cuts, len(secret)], strict=True)]
+    text = "of it: " + "".join(part + data.draw(ESCAPES) for part in parts) + " and on"
+    cleaned = REDACTOR.clean(text)
+
+    assert "«redacted»" in cleaned
+    assert not [part for part in parts if len(part) > 3 and part in cleaned]
+    assert cleaned.startswith("of it: ")
+    assert cleaned.endswith(" and on")
 
 
 @given(JSON)

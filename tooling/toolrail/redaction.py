@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from toolrail.redactor import Redactor, Values
 from toolrail.schema_marks import secret_values
-from toolrail_schemas import JsonObject, ToolSpec
+from toolrail_schemas import REDACTED, JsonObject, ToolSpec
 
 REMEMBERED = 256
 """Secret arguments that are still known after their call: what was said of it comes later."""
@@ -125,7 +125,8 @@ class Holding:
 def counts() -> Mapping[str, int]:
     """Return how often this process took something secret out, by what it was in.
 
-    `words` of ours, what others `said`, payloads of the `journal`, `arguments` for approvers.
+    `words` of ours, what others `said`, payloads of the `journal`, `arguments` for approvers,
+    whole or as a summary.
     """
     return _PROCESS.counts
 
@@ -190,7 +191,10 @@ def summarize(spec: ToolSpec, arguments: JsonObject) -> str:
     At most 1000 characters, one line for each top-level key. What the tool's schema marks with
     `x-secret`, `format: password` or `writeOnly`, and what a key's name announces, is «redacted».
     """
-    return _PROCESS.redactor.summarize(spec, arguments)
+    summary = _PROCESS.redactor.summarize(spec, arguments)
+    if REDACTED in summary:
+        _PROCESS.counts["arguments"] += 1
+    return summary
 
 
 def redact_arguments(spec: ToolSpec, arguments: JsonObject) -> JsonObject:

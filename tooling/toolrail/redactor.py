@@ -18,9 +18,12 @@ from toolrail_schemas import (
     REDACTED,
     JsonObject,
     ToolSpec,
+    has_escapes,
     is_secret_name,
     redact_credentials,
+    replace_shown,
     summarize_arguments,
+    without_escapes,
 )
 
 VALUE_MIN_CHARS = 6
@@ -40,11 +43,14 @@ class Values:
         self._pattern = re.compile("|".join(map(re.escape, (REDACTED, *self._ordered))))
 
     def replaced(self, text: str) -> str:
-        """Return the text with «redacted» in their place."""
-        for spelling in self._ordered:
-            if spelling in text:
-                return self._pattern.sub(REDACTED, text)
-        return text
+        """Return the text with «redacted» in their place, also where escapes colour a part."""
+        if has_escapes(text) and self._are_in(without_escapes(text)):
+            # First, or a short value would be taken out of a long one with an escape in it.
+            text = replace_shown(self._pattern, lambda _: REDACTED, text)
+        return self._pattern.sub(REDACTED, text) if self._are_in(text) else text
+
+    def _are_in(self, text: str) -> bool:
+        return any(spelling in text for spelling in self._ordered)
 
 
 class Redactor:
