@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TypeVar, cast
 
-from hypothesis.stateful import RuleBasedStateMachine
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 from pydantic import JsonValue
 
 from tests.calls import LedgerBench, ledger_bench
@@ -27,6 +27,14 @@ TOLD: dict[str, JsonValue] = {
     "policy_reason": "a test",
     "on_denied": "return_result",
 }
+
+
+HELD = {
+    "queued": {"queued", "deadlines"},
+    "running": {"leases"},
+    "awaiting_approval": {"approvals", "approvals of its run"},
+}
+"""Which lists hold a call in a state; none holds one that has ended."""
 
 
 class TwoLives(RuleBasedStateMachine):
@@ -85,6 +93,29 @@ class TwoLives(RuleBasedStateMachine):
             result = ToolResult(call_id="c1", name="demo.echo", content=(TextBlock(text=text),))
         stored = self.run_async(store_result(result, self.bench.blobs, inline_bytes=65_536))
         return ending_of(self.key, result, stored, denied=TOLD if denied else None)
+
+    @invariant()
+    def it_stands_in_the_lists_of_its_state(self) -> None:
+        """Who sweeps, asks and claims finds it where its state says, and nowhere else."""
+        held = self.run_async(self._held())
+
+        assert held == HELD.get(self.record.state.value, set()), self.record.state
+
+    async def _held(self) -> set[str]:
+        run_id, keys = self.bench.run_id, self.bench.keys
+        member = f"{run_id}|{self.key}"
+        places = {
+            "queued": (keys.queued("builtin"), member),
+            "deadlines": (keys.deadlines, member),
+            "leases": (keys.leases, member),
+            "approvals": (keys.approvals, member),
+            "approvals of its run": (keys.run_approvals(run_id), self.key),
+        }
+        pipe = self.bench.redis.pipeline(transaction=False)
+        for key, held in places.values():
+            pipe.zscore(key, held)
+        scores = cast("list[float | None]", await pipe.execute())
+        return {name for name, score in zip(places, scores, strict=True) if score is not None}
 
     def teardown(self) -> None:
         """Both lives tell the same story, and the books balance."""

@@ -244,7 +244,7 @@ async def test_without_the_policy_of_its_run_it_is_not_asked_about(cell: Cell) -
 
 
 async def test_only_a_repeat_is_asked_about_in_the_queue(cell: Cell) -> None:
-    """Any other queued call is left alone, and a repeat is asked about once."""
+    """Any other queued call is left alone; a repeat is asked about once, in its run's list too."""
     run = await interactive(cell)
     bench = cell.bench
     bench.run_id = run.id
@@ -253,6 +253,8 @@ async def test_only_a_repeat_is_asked_about_in_the_queue(cell: Cell) -> None:
     await lose(cell, run.id, lost.call_key, code=UNKNOWN)
     asked = [await bench.ask_again("c2") for _ in range(2)]
     waits = await state(cell, second)
+    page = await cell.rail.approvals.pending(run_id=run.id)
     await run.cancel()
 
+    assert page.total == 1
     assert (too_early, asked, waits) == (False, [True, False], "awaiting_approval")

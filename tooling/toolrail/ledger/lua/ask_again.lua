@@ -4,8 +4,8 @@
 -- ARGV: prefix, run_id, call_key, approval record, expiry ms, payload of the question, actor
 -- Returns {OK, seq} | {REFUSED, state} | {NO_CALL} | {JOURNAL_FAILED, why}.
 -- As every parked call it holds no unit; an approval of before does not count any more.
--- keys: run (rw), call (rw), run:journal (w), approvals (w), queued:{queue} (w), deadlines (w),
---       journal:all (w), totals (w)
+-- keys: run (rw), call (rw), run:journal (w), approvals (w), run:approvals (w), queued:{queue} (w),
+--       deadlines (w), journal:all (w), totals (w)
 
 local run, call = read_run(), read_call(ARGV[3])
 if not call.state then return { 'NO_CALL' } end
@@ -22,7 +22,7 @@ redis.call('HSET', call.hash, 'state', 'awaiting_approval', 'approval', ARGV[4],
   'approval_state', 'pending', 'approval_expires_ms', ARGV[5])
 redis.call('ZREM', P .. 'queued:' .. call.queue, call.member)
 redis.call('ZREM', P .. 'deadlines', call.member)
-redis.call('ZADD', P .. 'approvals', ARGV[5], call.member)
+park(call, ARGV[5])
 if run.finishing == call.key then redis.call('HDEL', RUN, 'finishing') end
 count('open:' .. call.queue .. ':queued', -1)
 count('open:' .. call.queue .. ':awaiting_approval', 1)
