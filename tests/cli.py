@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 from toolrail.cli.catalogue import all_commands
 from toolrail.cli.main import build_app, run
@@ -53,7 +53,12 @@ def all_leaves() -> dict[str, frozenset[str]]:
         command = top.commands[name]
         inner = command.commands if isinstance(command, TyperGroup) else {"": command}
         for word, leaf in inner.items():
-            options = {option for parameter in leaf.params for option in parameter.opts}
+            options = {
+                option
+                for parameter in leaf.params
+                if isinstance(parameter, TyperOption) and not parameter.hidden
+                for option in parameter.opts
+            }
             found[f"{name} {word}".strip()] = frozenset(options)
     return found
 

@@ -4,6 +4,7 @@ Is: `toolrail.cli.main` with commands of our own making. Is not: the real comman
 Above: nothing. Below: `toolrail.cli`.
 """
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 import pytest
 import typer
 
+from tests.cli import all_leaves
 from toolrail.cli.catalogue import Command, Entry, all_commands
 from toolrail.cli.main import run
 from toolrail.cli.options import CommandExit, GlobalOptions
 from toolrail.errors import ConfigError, RedisTooOld
 
+GROUPS = ("approvals", "dlq", "policy", "run")
 HEAVY = ("celery", "kombu", "redis", "pydantic", "mcp", "jsonschema_rs")
 """What `toolrail --help` has no use for; each costs more than all of its own work."""
 
@@ -149,6 +152,22 @@ def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     assert result.stderr == ""
     assert result.stdout.endswith("loaded: []\n")
     assert [name for name in all_commands() if f" {name} " not in result.stdout] == []
+
+
+@pytest.mark.parametrize("command", ["", *all_leaves(), *GROUPS])
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_help_cuts_no_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, columns: str
+) -> None:
+    """What cannot be read cannot be typed; nor is a sentence cut where there is room as usual."""
+    monkeypatch.setenv("COLUMNS", columns)
+    run([*command.split(), "--help"])
+    shown = capsys.readouterr().out
+    options = all_leaves().get(command, frozenset())
+
+    assert [o for o in options if not re.search(rf"^  .*{o}\b", shown, re.MULTILINE)] == []
+    assert "\u2026" not in shown
+    assert columns == "60" or not re.search(r"\w\.\.\.$", shown, re.MULTILINE)
 
 
 def test_the_package_runs_as_a_module() -> None:

@@ -52,12 +52,16 @@ def test_a_run_is_opened_shown_and_completed(capsys: pytest.CaptureFixture[str])
     run_id = open_run(capsys, "--tenant", "acme")
     shown = run(["run", "show", run_id]), capsys.readouterr().out
     completed = run(["run", "complete", run_id]), capsys.readouterr().out
+    twice = run(["run", "complete", run_id]), capsys.readouterr().out
+    late = run(["run", "cancel", run_id]), capsys.readouterr()
     again = run(["run", "show", run_id]), capsys.readouterr().out
 
     assert RUN_ID.fullmatch(run_id)
     assert shown[0] == 0
     assert {("status", "open"), ("tenant", "acme")} <= page_fields(shown[1])
-    assert completed == (0, "ended\n")
+    assert completed == twice == (0, "completed\n")
+    assert (late[0], late[1].out) == (4, "")
+    assert "The run is completed already." in late[1].err
     assert ("status", "completed") in page_fields(again[1])
 
 

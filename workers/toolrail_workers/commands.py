@@ -38,10 +38,11 @@ def worker(
     ] = None,
     ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a worker: it takes calls from its queues, runs the tools and stores the results.
+    """Run a worker, which runs the tools of its queues.
 
-    Waits for Redis as long as it takes. SIGTERM lets running calls finish (TOOLRAIL_DRAIN_S).
-    Exit code 78: the settings are wrong, starting it again does not help.
+    It takes calls, runs their tools and stores the results, and waits for Redis as long as it
+    takes. SIGTERM lets running calls finish (TOOLRAIL_DRAIN_S). Exit code 78: the settings are
+    wrong, starting it again does not help.
     """
     serve = _load("toolrail_workers.serve:serve")
     serve(
@@ -68,7 +69,9 @@ def try_tool(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole ToolResult.")] = False,
 ) -> None:
-    """Run one tool here, without a cluster: same checks, limits and answer.
+    """Run one tool here, without a cluster.
+
+    The checks, limits and the answer are those of a worker.
 
     Exit code: 0 fine, 1 the model could correct it, 2 refused by policy, 3 the run would fail,
     64 wrong usage, 78 wrong settings.
@@ -84,7 +87,10 @@ def demo(
         bool, typer.Option("--keep", help="Leave the cluster up afterwards, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Show everything once: a scripted agent on a real cluster, then what was promised and seen."""
+    """Show everything once, on a real cluster.
+
+    A scripted agent plays its turns; then a table says what was promised and what was seen.
+    """
     run_demo = _load("toolrail_workers.demo.show:run_demo")
     run_demo(context, keep=keep)
 

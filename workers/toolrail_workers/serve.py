@@ -88,6 +88,7 @@ def showing_why_not_ready(settings: Settings) -> Generator[None]:
         host=settings.metrics_host,
         port=settings.metrics_port,
         is_ready=lambda: "The worker waits for Redis.",
+        is_told=False,
     )
     try:
         yield

@@ -89,9 +89,10 @@ def list_(
 
 @app.command()
 def watch(context: typer.Context, *, as_json: AsJson = False) -> None:
-    """Print what waits, then each question as it is asked and as it ends; Ctrl-C stops.
+    """Print what waits, then each question as it comes and ends.
 
-    Waits for a Redis that goes away and says so once; then it goes on where it was.
+    Ctrl-C stops it, with exit code 130. Waits for a Redis that goes away and says so once; then it
+    goes on where it was.
     """
     asyncio.run(approvals_watch.watch(start(context), as_json=as_json))
 
@@ -128,14 +129,16 @@ def show(
 @app.command()
 def approve(
     context: typer.Context,
-    approval_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
+    approval_ids: Annotated[list[str] | None, typer.Argument(metavar="ID")] = None,
     *,
     by: By = None,
     remember: Remember = False,
     effect_may_repeat: EffectMayRepeat = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let calls run. Without an ID, on a terminal: show the one that waits, and ask.
+    """Let calls run.
+
+    Without an ID, on a terminal: show the one that waits, and ask.
 
     Exit code: 0 approved, now or before; 1 no such question; 2 refused; 3 Redis cannot be used;
     4 something else had decided before, or the call can no longer run.
@@ -158,7 +161,7 @@ def approve(
 @app.command()
 def deny(
     context: typer.Context,
-    approval_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    approval_ids: Annotated[list[str], typer.Argument(metavar="ID")],
     *,
     by: By = None,
     reason: Annotated[
@@ -200,10 +203,11 @@ def edit(
     effect_may_repeat: EffectMayRepeat = False,
     as_json: AsJson = False,
 ) -> None:
-    """Approve a call with other arguments: by --set, from a file, or typed in your editor.
+    """Approve a call with other arguments.
 
-    Schema and policy judge them like a model's, and the model is told. What changes is shown and
-    confirmed first. $VISUAL or $EDITOR opens the whole arguments, secrets and all.
+    They are given by --set, in a file, or typed in your editor. Schema and policy judge them like
+    a model's, and the model is told. What changes is shown and confirmed first. $VISUAL or $EDITOR
+    opens the whole arguments, secrets and all.
 
     Exit code: as of `approve`.
     """

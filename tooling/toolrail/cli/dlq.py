@@ -36,7 +36,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 LetterIds = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[LETTER]...", help="As `list` shows them, or any beginnings that are unique."
+        metavar="LETTER", help="As `list` shows them, or any beginnings that are unique."
     ),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All letters that the filters leave.")]
@@ -96,7 +96,10 @@ def show(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show one letter: what the call was, who lost it when, and what was done about it."""
+    """Show one letter and what was done about it.
+
+    What the call was, who lost it when, and every step since.
+    """
 
     async def work() -> None:
         async with _dead(settings) as (dead, _):
@@ -135,11 +138,12 @@ def redrive(
     ] = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Make a new call of each letter: policy is asked again, and a person where it says so.
+    """Make a new call of each letter.
 
-    The call is made in the letter's run while that is open, else in a new run, which is completed
-    when the call ends within the wait. Such a run is bound by the policy of the letter's run and by
-    the folder here, TOOLRAIL_POLICY_DIR. Exit code 1 when a letter was not redriven.
+    Policy is asked again, and a person where it says so. The call is made in the letter's run
+    while that is open, else in a new run, which is completed when the call ends within the wait.
+    Such a run is bound by the policy of the letter's run and by the folder here,
+    TOOLRAIL_POLICY_DIR. Exit code 1 when a letter was not redriven.
     """
     settings = start(context)
     chosen = _chosen(letter_ids, everything, tool, tenant, yes)

@@ -38,7 +38,7 @@ class Order:
 def drain(
     context: typer.Context,
     workers: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORKER]...", help="From `toolrail workers`.")
+        list[str] | None, typer.Argument(metavar="WORKER", help="From `toolrail workers`.")
     ] = None,
     *,
     source: Annotated[str | None, typer.Option(help="All workers of this source.")] = None,

@@ -61,6 +61,8 @@ def build_app(arguments: Sequence[str], commands: Mapping[str, Entry]) -> typer.
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        # The tables of rich cut options on a narrow terminal, and break lines where we did.
+        rich_markup_mode=None,
     )
     app.callback()(_global_options)
     wanted = next((word for word in arguments if word in commands), None)
@@ -73,9 +75,8 @@ def build_app(arguments: Sequence[str], commands: Mapping[str, Entry]) -> typer.
 
 
 def _exit_codes() -> str:
-    return "Exit codes: " + "; ".join(
-        f"{code} {text}" for code, text in exit_codes.MEANINGS.items()
-    )
+    codes = "; ".join(f"{code} {text}" for code, text in exit_codes.MEANINGS.items())
+    return f"Exit codes: {codes}."
 
 
 def _mount(app: typer.Typer, name: str, command: Command) -> None:
@@ -97,7 +98,9 @@ def _placeholder() -> None:
 def _global_options(
     context: typer.Context,
     *,
-    debug: Annotated[bool, typer.Option(help="Show tracebacks and debug logging.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks and debug logging.")
+    ] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
         typer.Option(help="Lowest level that is written. [TOOLRAIL_LOG_LEVEL]"),

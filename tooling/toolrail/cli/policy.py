@@ -55,7 +55,9 @@ def explain_tool(
     policy_dir: PolicyDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
-    """Say what a caller may do with a tool, which rule decided, and what was outvoted.
+    """Say what a caller may do with a tool, and why.
+
+    Which layer and rule decided, and what was outvoted.
 
     Exit code: 0 the call may happen, perhaps after approval; 2 it may not; 1 there is no such tool.
     """
@@ -79,7 +81,9 @@ def check_folder(
         typer.Argument(help="Folder to check. [TOOLRAIL_POLICY_DIR, else the built-in one]"),
     ] = None,
 ) -> None:
-    """Read a policy folder, tell everything that is wrong, and warn of rules without a tool.
+    """Read a policy folder and tell what is wrong.
+
+    All of it at once; rules that no tool fits are warnings.
 
     Exit code: 0 nothing is wrong, warnings aside; 1 something is.
     """

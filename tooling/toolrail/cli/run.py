@@ -17,8 +17,9 @@ from toolrail.cli.plain import plain
 from toolrail.cli.reading import reading
 from toolrail.cli.run_page import page_json, print_page
 from toolrail.cli.start import start
-from toolrail.cli.tables import print_json
+from toolrail.cli.tables import print_json, print_note
 from toolrail.client import Toolrail
+from toolrail.errors import RunClosed
 from toolrail.ledger import RunEnd
 from toolrail.run import Run
 from toolrail.runs import CALLS_LIMIT, RunPage, Runs
@@ -67,7 +68,10 @@ def show(
     ] = CALLS_LIMIT,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show a run and its newest calls; of arguments only a redacted summary."""
+    """Show a run and its newest calls.
+
+    Of arguments only a redacted summary is shown, of results nothing.
+    """
     page = asyncio.run(_look(start(context), run_id, calls))
     if as_json:
         print_json(page_json(page))
@@ -89,7 +93,10 @@ def complete(context: typer.Context, run_id: RunId) -> None:
 
 @app.command()
 def cancel(context: typer.Context, run_id: RunId) -> None:
-    """Cancel a run: waiting calls end now, running ones when they have stopped."""
+    """Cancel a run with its open calls.
+
+    Waiting calls end now, running ones when they have stopped; until then it says `ending`.
+    """
     asyncio.run(_with_run(context, run_id, _cancel))
 
 
@@ -113,14 +120,22 @@ async def _tools(run: Run) -> None:
 
 
 async def _complete(run: Run) -> None:
-    _tell_end(await run.complete())
+    _tell_end(run, await run.complete(), wanted="completed")
 
 
 async def _cancel(run: Run) -> None:
-    _tell_end(await run.cancel())
+    _tell_end(run, await run.cancel(), wanted="cancelled")
 
 
-def _tell_end(end: RunEnd) -> None:
-    typer.echo(end.status)
-    if end.status == "calls_pending":
-        raise CommandExit(exit_codes.FAILED)
+def _tell_end(run: Run, end: RunEnd, *, wanted: str) -> None:
+    match end.status:
+        case "calls_pending":
+            count = len(end.open_calls)
+            print_note(f"{count} calls are open, so the run goes on: `toolrail run show {run.id}`.")
+            raise CommandExit(exit_codes.FAILED)
+        case "ending":
+            typer.echo("ending")
+        case "ended" if end.run_status not in {"", wanted}:
+            raise RunClosed(f"The run is {plain(end.run_status)} already. Nothing was changed.")
+        case "ended":
+            typer.echo(wanted)

@@ -105,7 +105,12 @@ def serve(registry: Collector | Page, *, host: str, port: int, is_ready: IsReady
 
 
 def serve_beside(
-    registry: Collector, *, host: str, port: int | None, is_ready: IsReady
+    registry: Collector,
+    *,
+    host: str,
+    port: int | None,
+    is_ready: IsReady,
+    is_told: bool = True,
 ) -> Server | None:
     """Return what `serve` does; None, with a line in the log, when the port cannot be had.
 
@@ -116,6 +121,7 @@ def serve_beside(
         host: As for `serve`.
         port: None: no server is wanted.
         is_ready: As for `serve`.
+        is_told: Log where it listens; not of a server that soon makes room for another.
     """
     if port is None:
         return None
@@ -124,7 +130,8 @@ def serve_beside(
     except MetricsPortTaken as error:
         log.warning("metrics.port_taken", extra={"reason": error.message})
         return None
-    log.info("metrics.served", extra={"address": server.address})
+    if is_told:
+        log.info("metrics.served", extra={"address": server.address})
     return server
 
 
