@@ -40,9 +40,9 @@ PATIENCE_S = 60.0
 class Plan:
     """How many calls each part of the race has; 0 leaves the part out."""
 
-    drain: int
-    clients: int
-    lone: int
+    drain: int = 0
+    clients: int = 0
+    lone: int = 0
 
     def dumps(self) -> str:
         """Return it as a program's argument."""

@@ -1,7 +1,7 @@
 """Run the queues against each other, one after the other, in several rounds.
 
 Is: the order, a fresh Redis for each, and what each found. Is not: what one does (`phases.py`),
-nor what the figures mean (`limits.py`). Above: `__main__.py`. Below: the programs in
+nor what the figures mean (`ratios.py`). Above: `__main__.py`. Below: the programs in
 `contenders/`.
 
 Every round has all of them, each round in another order, so that a machine that grows slower
@@ -13,8 +13,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -25,7 +25,7 @@ from tests.sources import ROOT
 from toolrail.embedded import EmbeddedRedis
 from toolrail.settings import own_environment
 
-TOOLRAIL, ISOLATED = "toolrail", "toolrail, isolated"
+TOOLRAIL, ISOLATED, BARE = "toolrail", "toolrail isolated", "bare redis"
 PATIENCE_S = 180.0
 Round = dict[str, Figures]
 
@@ -39,29 +39,38 @@ class Contender:
     plan: Plan
 
 
-def contenders(plan: Plan, *, peers: Sequence[str]) -> list[Contender]:
-    """Return Toolrail, its isolated tools, and these peers, whose environments stand then."""
-    ours = (sys.executable, "-m", "tests.bench.contenders.toolrail_queue")
-    drain = replace(plan, clients=0, lone=0)
+def contenders(plan: Plan, *, peers: Sequence[str], isolated: int) -> list[Contender]:
+    """Return who takes part; the environments of the peers stand afterwards.
+
+    Args:
+        plan: What each of them does; one with nothing to do is left out.
+        peers: Names out of `PEERS`.
+        isolated: Calls of Toolrail's process-isolated tool.
+    """
+    here = (sys.executable, "-m", "tests.bench.contenders.toolrail_queue")
+    bare = (sys.executable, "-m", "tests.bench.contenders.bare_queue")
     found = [
-        Contender(TOOLRAIL, (*ours, "bench.echo"), plan),
-        Contender(ISOLATED, (*ours, "bench.echo_process"), drain),
+        Contender(TOOLRAIL, (*here, "bench.echo"), plan),
+        Contender(ISOLATED, (*here, "bench.echo_process"), Plan(drain=isolated)),
+        Contender(BARE, bare, Plan(drain=plan.drain)),
     ]
     for peer in peers:
         command = (str(python_of(peer)), "-m", f"tests.bench.contenders.{peer}_queue")
         found.append(Contender(peer, command, plan))
-    return found
+    return [each for each in found if each.plan != Plan()]
 
 
-def race(found: Sequence[Contender], rounds: int) -> Iterator[Round]:
-    """Yield each round's figures by contender."""
-    for number in range(rounds):
-        turn = number % len(found)
-        yield {each.name: run(each) for each in (*found[turn:], *found[:turn])}
+def race(found: Sequence[Contender], number: int) -> Round:
+    """Return one round's figures by contender; each round begins with another."""
+    turn = number % len(found)
+    order = (*found[turn:], *found[:turn])
+    print(f"round {number + 1}", file=sys.stderr)
+    return {each.name: run(each) for each in order}
 
 
 def run(contender: Contender) -> Figures:
     """Return what one contender found on a fresh Redis."""
+    print(f"  {contender.name}", file=sys.stderr, flush=True)
     log = BUILD / "logs" / f"{contender.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     program, *words = contender.command

@@ -5,17 +5,21 @@ Above: every bench that has Toolrail in it. Below: `toolrail.testing`, `tools.py
 """
 
 import asyncio
+import tempfile
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from anyio.from_thread import start_blocking_portal
 from pydantic import JsonValue
 
-from tests.bench.phases import PATIENCE_S, Payload, payload
+from tests.bench.phases import PATIENCE_S, WARM_UP, Payload, payload
 from tests.bench.tools import PER_TURN
 from toolrail import CallRequest, Run, Settings, Toolrail
+from toolrail.embedded import EmbeddedRedis
 from toolrail.request import Ticket
 from toolrail.testing import Cluster
 from toolrail_schemas import JsonBlock, ToolResult
@@ -81,6 +85,21 @@ class Rail:
         """Have so many calls sent and answered."""
         await self.wait(await self.dispatch(count))
 
+    async def drain(self, count: int) -> float:
+        """Return the seconds from the moment that stopped workers go on to the last result."""
+        self.pause()
+        tickets = await self.dispatch(count)
+        begun = time.perf_counter()
+        self.resume()
+        await self.wait(tickets)
+        return time.perf_counter() - begun
+
+    def turn(self) -> list[CallRequest]:
+        """Return the calls of one full turn."""
+        first = -(-self.number // PER_TURN) * PER_TURN
+        self.number = first + PER_TURN
+        return [request(number, self.tool) for number in range(first, self.number)]
+
     # What `phases.py` asks of a client; it numbers each of its parts from 0, and a run's calls
     # have different ids, so the id is made here.
 
@@ -118,6 +137,19 @@ class Rail:
 
 
 @asynccontextmanager
+async def fresh_rail(*, workers: int = 1, tool: str = ECHO) -> AsyncGenerator[Rail]:
+    """Give a warm cell on a Redis of its own, which keeps nothing on disk; see `open_rail`."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = EmbeddedRedis(Path(folder) / "redis", append_only=False)
+        with server:
+            async with open_rail(
+                server.url, Path(folder) / "cell", workers=workers, tool=tool
+            ) as rail:
+                await rail.burst(WARM_UP)
+                yield rail
+
+
+@asynccontextmanager
 async def open_rail(
     url: str, folder: Path, *, workers: int = 1, tool: str = ECHO
 ) -> AsyncGenerator[Rail]:
@@ -132,8 +164,8 @@ async def open_rail(
     settings = Settings(
         redis_url=url, tool_modules=(TOOLS,), policy_dir=write_policy(folder / "policy")
     )
-    async with (
-        Cluster(folder, settings=settings, scale={"builtin": workers}) as cluster,
-        cluster.client() as client,
-    ):
-        yield Rail(cluster, client, await client.open_run(profile="bench"), tool)
+    cluster = Cluster(folder, settings=settings, scale={"builtin": workers})
+    # On a loop of its own: uvloop, on which the client runs, cannot start processes as it does.
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(cluster):
+        async with cluster.client() as client:
+            yield Rail(cluster, client, await client.open_run(profile="bench"), tool)

@@ -1,13 +1,13 @@
 """A decision that was made before is made again without matching a rule.
 
 Is: the size of the work, counted in calls of functions. Is not: a measurement of time
-(`tests/bench/bench_policy.py`). Above: nothing. Below: `toolrail.policy`.
+(`tests/bench/policy.py`). Above: nothing. Below: `toolrail.policy`.
 """
 
 import cProfile
 import pstats
 
-from tests.bench.bench_policy import DELETING, RULES, big_policy, many_tools
+from tests.bench.policy import DELETING, RULES, big_policy, many_tools
 from toolrail.policy.inputs import Facts
 from toolrail.policy.snapshot import PolicySnapshot
 from toolrail_schemas import ToolSpec

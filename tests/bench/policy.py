@@ -1,17 +1,19 @@
 """Measure one policy decision with 200 tools and 100 rules.
 
-Is: a program that prints medians; run it as `python -m tests.bench.bench_policy`. Is not: a test;
-nothing fails when it is slow. Above: nobody. Below: `toolrail.policy`.
+Is: the decision about a tool that was asked about before, about one whose arguments have effects,
+and under a policy that is compiled anew. Is not: a test (`tests/component/test_policy_cost.py`).
+Above: `__main__.py`. Below: `toolrail.policy`.
 """
 
 import gc
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
 from pydantic import JsonValue
 
+from tests.bench.figures import Size
+from tests.bench.phases import Figures
 from tests.policies import mcp, native, policy
 from toolrail.policy.inputs import Facts
 from toolrail.policy.selectors import Effect
@@ -66,8 +68,8 @@ def median_us(round_: Callable[[], None], *, rounds: int = ROUNDS) -> float:
     return statistics.median(times)
 
 
-def main() -> None:
-    """Print the medians in microseconds."""
+async def measure(_: Size) -> Figures:
+    """Return microseconds of a decision: of a known tool, the dearer kind, and of a new policy."""
     tools, snapshot = many_tools(), big_policy()
 
     def decide(facts: Facts | None) -> None:
@@ -80,15 +82,8 @@ def main() -> None:
             fresh.resolve(tool)
 
     decide(None)
-    rows = {
-        "warm": median_us(lambda: decide(None)),
-        "warm, arguments with effects": median_us(lambda: decide(DELETING)),
-        "cold, policy compiled anew": median_us(decide_cold, rounds=5),
+    warm, effects = median_us(lambda: decide(None)), median_us(lambda: decide(DELETING))
+    return {
+        "policy_us": max(warm, effects),
+        "policy_cold_us": median_us(decide_cold, rounds=5),
     }
-    sys.stdout.write(f"{TOOLS} tools, {RULES} rules, median of one decision\n")
-    for name, microseconds in rows.items():
-        sys.stdout.write(f"{name:30} {microseconds:8.1f} us\n")
-
-
-if __name__ == "__main__":
-    main()
