@@ -14,6 +14,7 @@ import redis
 from tests.celery_worker import CLIENT_NAME, CeleryWorker, MakeWorker, make_worker
 from tests.fake_runtime import Deed
 from tests.waiting import wait_until
+from toolrail import exit_codes
 from toolrail.settings import Settings
 from toolrail_schemas import Doorbell
 
@@ -195,12 +196,12 @@ def test_a_stuck_event_loop_cannot_keep_the_worker_alive(
 def test_a_runtime_that_cannot_start_ends_the_worker_with_one_line(
     make_worker: MakeWorker,
 ) -> None:
-    """The exit code is 1, the reason is one line, there is no trace, and nothing hangs."""
+    """The exit code says configuration, the reason is one line without a trace, nothing hangs."""
     worker = make_worker()
     worker.fail_at_start()
     worker.start(wait=False)
 
-    assert worker.wait_end() == 1
+    assert worker.wait_end() == exit_codes.CONFIG
     lines = [line for line in worker.log().splitlines() if "the fake runtime was told" in line]
     assert len(lines) == 1
     assert "worker.start_failed" in lines[0]
