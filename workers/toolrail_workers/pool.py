@@ -12,6 +12,7 @@ cold shutdown.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import threading
@@ -102,6 +103,9 @@ class AsyncioPool(_celery.BasePool):
         if code is not None:
             self._end()
             _celery.abort_start(code)
+        # What stands now lives as long as the process: not worth a look per collection.
+        gc.collect()
+        gc.freeze()
 
     async def _start_runtime(self, sources: Sequence[str]) -> None:
         self._runtime = self.app.create_runtime(self.app.settings, sources, self)
