@@ -159,11 +159,28 @@ def secret_values(spec: ToolSpec, arguments: JsonObject) -> list[str]:
     """Return the values, as texts, that a mark or a name calls secret, 8 characters and longer."""
     if _has_marks(spec):
         marks = Marks.of(spec.input_schema)
-    elif any(isinstance(v, list | dict) or _is_named(k) for k, v in arguments.items()):
+    elif _has_secret_name(arguments):
         marks = _NOTHING
     else:
         return []
     return list(islice(_secrets_in(arguments, marks), VALUES_MAX))
+
+
+def _has_secret_name(value: JsonValue, *, depth: int = 0) -> bool:
+    """Return whether a name inside calls its value secret; the usual no costs little."""
+    if depth > DEPTH_MAX:
+        return True
+    if isinstance(value, dict):
+        if any(map(_is_named, value)):
+            return True
+        value = list(value.values())
+    elif not isinstance(value, list):
+        return False
+    return any(
+        _has_secret_name(inner, depth=depth + 1)
+        for inner in value
+        if isinstance(inner, list | dict)
+    )
 
 
 def _secrets_in(
