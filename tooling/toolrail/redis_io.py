@@ -48,7 +48,7 @@ def connect(
 
     Args:
         url: `redis://`, `rediss://` or `unix://`.
-        timeout_s: For connecting and for each reply.
+        timeout_s: For connecting, and for each reply or shared round trip.
         name: Shown by CLIENT LIST.
         blocking: For a client that waits in XREAD: replies may then take as long as they like.
         meter: Counts the single commands and shared round trips of this client; redis-py's own
@@ -355,19 +355,23 @@ class RoundTrips:
             self._redis.check_open()
         pool = self._redis.connection_pool
         connection = cast("AbstractConnection", await pool.get_connection())  # type: ignore[no-untyped-call]
+        # One timeout for all: redis-py's own, for each reply, takes longer than reading it.
+        limit_s, connection.socket_timeout = connection.socket_timeout, None
         try:
-            packed = b"".join(map(_PACK, commands))
-            await connection.send_packed_command(packed)
-            replies: list[object] = []
-            for _ in commands:
-                try:
-                    replies.append(cast("object", await connection.read_response()))
-                except rx.ResponseError as error:
-                    replies.append(error)
-            return replies
+            async with asyncio.timeout(limit_s):
+                await connection.send_packed_command(b"".join(map(_PACK, commands)))
+                return [await _reply_of(connection) for _ in commands]
         except BaseException:
             # Replies may still be on the way; nobody else may read them.
             await connection.disconnect(nowait=True)
             raise
         finally:
+            connection.socket_timeout = limit_s
             await pool.release(connection)
+
+
+async def _reply_of(connection: AbstractConnection) -> object:
+    try:
+        return cast("object", await connection.read_response())
+    except rx.ResponseError as error:
+        return error
