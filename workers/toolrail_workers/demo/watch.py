@@ -61,6 +61,22 @@ class Watch:
             raise RuntimeError("events are only ever added")
         return event
 
+    @property
+    def _last_seq(self) -> int:
+        return self.events[-1].seq if self.events else 0
+
+    async def catch_up(self) -> None:
+        """Return once everything that the journal has now was printed.
+
+        Raises:
+            TimeoutError: It is not read any more.
+        """
+        seq = self._last_seq
+        while page := await self._run.journal(after_seq=seq):
+            seq = page[-1].seq
+        async with asyncio.timeout(_LAST_EVENTS_S), self._changed:
+            await self._changed.wait_for(lambda: self._last_seq >= seq)
+
     def of_call(self, call_id: str, event_type: EventType | None = None) -> list[JournalEvent]:
         """Return the events about a call seen so far, of one kind or of all."""
         return [
