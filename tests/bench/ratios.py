@@ -33,21 +33,21 @@ class Limit:
 
 
 RATIOS = (
-    Limit("drain_vs_fastest_peer", "preloaded drain, end to end: calls/s", 2, True),
-    Limit("c32_vs_fastest_peer", "32 clients: calls/s", 1.5, True),
-    Limit("p50_c1_vs_fastest_peer", "one client: p50", 1.5, False),
-    Limit("p50_c1_vs_fastest_asyncio_peer", "one client: p50, asyncio peers", 1, False),
-    Limit("isolated_vs_celery_prefork", "two killable children: drain", 3, True),
-    Limit("call_many_vs_single", "call_many(100) against single calls", 5, True),
-    Limit("cost_200k_vs_1k", "cost of a call at 200,000 and 1,000 in a run", 1.15, False),
-    Limit("two_workers_vs_one", "two workers against one", 1.6, True),
+    Limit("drain_vs_fastest_peer", "preloaded drain", 2, True),
+    Limit("c32_vs_fastest_peer", "32 clients", 1.5, True),
+    Limit("p50_c1_vs_fastest_peer", "p50 of one client", 1.5, False),
+    Limit("p50_c1_vs_fastest_asyncio_peer", "same, asyncio peers", 1, False),
+    Limit("isolated_vs_celery_prefork", "killable children to prefork", 3, True),
+    Limit("call_many_vs_single", "`call_many(100)` to single calls", 5, True),
+    Limit("cost_200k_vs_1k", "cost at 200,000 calls to 1,000", 1.15, False),
+    Limit("two_workers_vs_one", "two workers to one", 1.6, True),
 )
 SHARE = "share_of_limit"
-"""The ratio without a bound: the drain against the same round trips as bare Redis commands."""
+"""The ratio without a bound: the drain to the same round trips as bare Redis commands."""
 FIGURES = (
-    Limit("killed_after_deadline_ms", "a spinning tool is dead after its deadline, ms", 100, False),
+    Limit("killed_after_deadline_ms", "spinning tool dead after its deadline, ms", 100, False),
     Limit("dispatch_round_trips", "round trips of a dispatch", 1.05, False),
-    Limit("policy_us", "one policy decision, 200 tools, 100 rules, us", 50, False),
+    Limit("policy_us", "policy decision, 200 tools, 100 rules, us", 50, False),
     Limit("sleep_200_s", "200 calls of 100 ms on 200 slots, s", 0.2, False),
     Limit("sleep_2000_s", "2,000 calls of 100 ms on 200 slots, s", 1.25, False),
 )

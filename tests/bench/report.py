@@ -14,14 +14,14 @@ from typing import cast
 from tests.bench.environments import BUILD
 from tests.bench.phases import Figures
 from tests.bench.race import Round
-from tests.bench.ratios import LIMITS, RATIOS, SHARE, Limit, ratios
+from tests.bench.ratios import LIMITS, RATIOS, SHARE, ratios
 from tests.sources import ROOT
 
 FILE = BUILD.parent / "bench.json"
 README = ROOT / "README.md"
-BEGIN, END = "<!-- bench: written by `python -m tests.bench --write-readme` -->", "<!-- /bench -->"
+BEGIN, END = "<!-- bench: `python -m tests.bench --write-readme` writes this -->", "<!-- /bench -->"
+UNMEASURED = "Not measured on a quiet machine yet."
 UNKNOWN = "—"
-COLUMNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +111,17 @@ def readme_table(found: Mapping[str, float], about: str) -> str:
         found: Ratios by key; those that are missing are shown as unknown.
         about: On what machine they were measured.
     """
-    rows = [_row(limit.key, limit, found) for limit in RATIOS] + [_row(SHARE, None, found)]
-    rows += [" | | |"] * (-len(rows) % COLUMNS)
-    lines = [
-        "| ratio | limit | measured " * COLUMNS + "|",
-        "| --- | --- | --- " * COLUMNS + "|",
-        *("|" + "".join(rows[first : first + COLUMNS]) for first in range(0, len(rows), COLUMNS)),
+    keys = {limit.key: (limit.words, limit.sign) for limit in RATIOS} | {
+        SHARE: ("drain to bare Redis", "")
+    }
+    rows = [
+        ["", *(f"{words} <!-- ratio: {key} -->" for key, (words, _) in keys.items())],
+        ["---"] * (len(keys) + 1),
+        ["limit", *(sign for _, sign in keys.values())],
+        ["measured", *(f"{found[key]:.2f}" if key in found else UNKNOWN for key in keys)],
     ]
-    return "\n".join([BEGIN, about, "", *lines, END])
-
-
-def _row(key: str, limit: Limit | None, found: Mapping[str, float]) -> str:
-    value = f"{found[key]:.2f}" if key in found else UNKNOWN
-    return f" `{key}` | {limit.sign if limit else ''} | {value} |"
+    rows[-1][-1] += f" {END}"
+    return "\n".join([BEGIN, about, "", *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def write_readme() -> None:
@@ -150,6 +148,6 @@ def write_readme() -> None:
 
 def replace_table(text: str, table: str) -> str:
     """Return the text with another table between the marks."""
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END) + r" \|", re.DOTALL)
     assert pattern.search(text), "the README has the marks"
     return pattern.sub(lambda _: table, text)
