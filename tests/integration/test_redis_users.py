@@ -6,8 +6,6 @@ container (`make compose-smoke`). Above: nothing. Below: `tests/redis_users.py`.
 
 import asyncio
 import json
-import shutil
-import subprocess
 import sys
 import urllib.request
 from collections.abc import AsyncGenerator, Iterator
@@ -23,7 +21,7 @@ from redis.retry import Retry
 from tests.extensions.dice import create_dice
 from tests.mcp_servers import sdk_entry
 from tests.redis_users import ROLES, UserRedis, make_secrets, user_redis
-from tests.servers import absent, redis_program
+from tests.servers import redis_program
 from tests.waiting import await_until
 from toolrail import CallRequest, Run, Toolrail, exit_codes
 from toolrail.ledger import LedgerReader, unaccounted
@@ -321,45 +319,6 @@ def test_the_server_keeps_what_it_accepted(server: UserRedis) -> None:
         "save": "",
         "protected-mode": "yes",
     }
-
-
-def in_data_folder(server: UserRedis, script: str, *words: str, stdin: bytes = b"") -> bytes:
-    """Run a script of `compose/redis` as it runs in the container; return what it printed."""
-    done = subprocess.run(
-        ["sh", server.folder / "redis" / script, *words],
-        input=stdin,
-        cwd=server.data,
-        env={**own_environment(), "SECRETS_DIR": str(server.folder / "secrets")},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.one_redis
-def test_a_backup_is_restored_into_an_empty_server(redis_kind: str, tmp_path: Path) -> None:
-    """Taken from a running server by its own user; the copy starts with it, and writes on."""
-    if shutil.which("redis-cli") is None:
-        absent("apt-get install redis-tools")
-    program = redis_program(redis_kind)
-    with user_redis(program, tmp_path / "old") as old:
-        with old.connected("worker") as client:
-            client.hset("toolrail:totals", "accepted:mcp", 3)
-        socket = ("-s", str(old.socket))
-        pong = in_data_folder(old, "cli.sh", "exporter", *socket, "ping")
-        backup = in_data_folder(old, "backup.sh", *socket)
-    make_secrets(tmp_path / "new")
-    new = UserRedis(folder=tmp_path / "new")
-    new.data.mkdir()
-    in_data_folder(new, "restore.sh", stdin=backup)
-    with user_redis(program, new.folder) as new, new.connected("worker") as client:
-        client.hincrby("toolrail:totals", "accepted:mcp", 1)
-        total = client.hget("toolrail:totals", "accepted:mcp")
-    with pytest.raises(AssertionError, match="remove the volume first"):
-        in_data_folder(new, "restore.sh", stdin=backup)
-
-    assert (pong, total) == (b"PONG\n", "4")
 
 
 def test_secrets_are_made_once_readable_and_kept_apart(tmp_path: Path) -> None:

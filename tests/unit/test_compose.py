@@ -218,6 +218,15 @@ def test_workers_serve_the_queue_of_their_name_and_show_metrics_where_they_are_s
         assert environment["TOOLRAIL_METRICS_HOST"] == "0.0.0.0", name  # noqa: S104
 
 
+def test_no_service_hides_the_build_of_its_image() -> None:
+    """An empty variable of Compose would win over the one that the image was built with."""
+    dockerfile = (COMPOSE / "Dockerfile").read_text(encoding="utf-8")
+    named = [name for name in OURS if "TOOLRAIL_BUILD" in at(services()[name], "environment")]
+
+    assert "TOOLRAIL_BUILD=${REVISION}" in dockerfile
+    assert named == []
+
+
 def test_containers_run_as_the_user_of_the_image_in_its_folders() -> None:
     """A named volume takes its owner from the folder that the image has in its place."""
     dockerfile = (COMPOSE / "Dockerfile").read_text(encoding="utf-8")
