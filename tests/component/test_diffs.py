@@ -16,11 +16,12 @@ from toolrail_workers.builtin.matching import matching_blocks
 from toolrail_workers.builtin.texts import split_lines
 
 LINES = st.sampled_from(("a\n", "b\n", "c\r\n", "\n", "++ x\n", "-- x\n", "中\n", "\ufeffd\n"))
-TEXTS = st.builds(
-    lambda lines, end: "".join(lines) + end,
-    st.lists(LINES, max_size=14),
-    st.sampled_from(("", "e")),
-)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """Return a text of a few lines, with or without a final newline."""
+    return "".join(draw(st.lists(LINES, max_size=14))) + draw(st.sampled_from(("", "e")))
 
 
 def git_apply(folder: Path, text: str) -> None:
@@ -38,7 +39,7 @@ def git_apply(folder: Path, text: str) -> None:
 @settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(before=TEXTS, after=TEXTS)
+@given(before=texts(), after=texts())
 def test_git_makes_of_the_old_file_the_new_one(before: str, after: str, tmp_path: Path) -> None:
     """Whatever the endings are, and whether the last line has one."""
     place = tmp_path / "a.txt"

@@ -104,6 +104,7 @@ class StagedFile:
             claim_name(self.parent, name)
             self.replace(name)
         else:
+            remove(self.parent, self.temp)
             self._sync()
 
     def _sync(self) -> None:
@@ -138,8 +139,12 @@ def staged(
         pieces = (content,) if isinstance(content, bytes) else content
         _write(parent, temp, pieces, mode=mode, durable=durable)
         yield StagedFile(parent, temp, durable)
-    finally:
-        remove(parent, temp)
+    except BaseException:
+        # What went wrong first is what is told.
+        with contextlib.suppress(OSError):
+            remove(parent, temp)
+        raise
+    remove(parent, temp)
 
 
 def temp_name(key: str) -> str:

@@ -117,7 +117,9 @@ class Intents:
         """Write an intent down; `sync` makes it survive a power loss."""
         name = f"{intent.token}{_INTENT}"
         content = _ADAPTER.dump_json(intent)
-        with staged(self._intents, intent.token, content, mode=0o600, durable=False) as file:
+        # By the call, so that its next attempt takes over what this one may leave.
+        key = sha256_hex(intent.call_key.encode()) if intent.call_key else intent.token
+        with staged(self._intents, key, content, mode=0o600, durable=False) as file:
             file.replace(name)
 
     def sync(self, token: str) -> None:

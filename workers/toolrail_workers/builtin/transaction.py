@@ -14,6 +14,7 @@ of it is in place, makes the step.
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ from toolrail_workers.builtin.versions import VersionMemory
 from toolrail_workers.builtin.walk import Tree
 
 log = logging.getLogger(__name__)
+
+Changed = Callable[[LogicalPath], ToolError]
+"""Returns the error for a file that somebody who takes no locks has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +86,7 @@ class Transactions:
         effect: Effect,
         *,
         check_alive: Callable[[], None],
-        changed: Callable[[LogicalPath], ToolError],
+        changed: Changed,
     ) -> None:
         """Make all the edits, or none. Needs the locks of all their paths.
 
@@ -104,7 +108,7 @@ class Transactions:
             ending.renamed = False
             try:
                 self._intents.announce(intent)
-                files = self._stage(edits, intent, places, stack)
+                files = self._stage(edits, intent, places, stack, changed)
                 _verify(intent, places, self._tree, changed)
                 check_alive()
                 ending.renamed = True
@@ -159,13 +163,24 @@ class Transactions:
         return []
 
     def _stage(
-        self, edits: Sequence[Edit], intent: Intent, places: Places, stack: contextlib.ExitStack
+        self,
+        edits: Sequence[Edit],
+        intent: Intent,
+        places: Places,
+        stack: contextlib.ExitStack,
+        changed: Changed,
     ) -> Mapping[str, StagedFile]:
         """Write the new contents beside their targets and keep the old ones, all synced."""
         files: dict[str, StagedFile] = {}
         for number, (edit, step) in enumerate(zip(edits, intent.steps, strict=True)):
             if step.old_name is not None:
-                self._intents.keep_image(intent, number, places.get(edit.path))
+                entry = places.get(edit.path)
+                if entry.status is None or not stat.S_ISREG(entry.status.st_mode):
+                    raise changed(edit.path)
+                try:
+                    self._intents.keep_image(intent, number, entry)
+                except FileNotFoundError:
+                    raise changed(edit.path) from None
             if edit.content is not None:
                 parent = places.get(edit.path, create=True).parent
                 file = staged(
@@ -230,9 +245,7 @@ class Transactions:
                 ending.take_back()
 
 
-def _verify(
-    intent: Intent, places: Places, tree: Tree, changed: Callable[[LogicalPath], ToolError]
-) -> None:
+def _verify(intent: Intent, places: Places, tree: Tree, changed: Changed) -> None:
     """Look once more, at everything, before anything changes."""
     for step in intent.steps:
         entry = places.get(step.logical)
@@ -244,7 +257,7 @@ def _rename(
     intent: Intent,
     files: Mapping[str, StagedFile],
     places: Places,
-    changed: Callable[[LogicalPath], ToolError],
+    changed: Changed,
 ) -> None:
     for step in intent.steps:
         # First, so that a name is free before another spelling of it is taken.
