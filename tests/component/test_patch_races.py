@@ -173,7 +173,7 @@ def test_swapping_a_directory_for_a_link_never_reaches_outside(
 def test_case_54_eight_workers_lose_no_edit_of_one_file(workspace: Workspace) -> None:
     """Each patches a line of its own again and again; every step of each is there."""
     workspace.put("".join(f"{name}: 0\n" for name in "abcdefgh"))
-    writers = started("tests.component.workspaces", str(workspace.top), "count", PATH, "abcdefgh")
+    writers = started("tests.component.patch_counters", str(workspace.top), PATH, "abcdefgh")
     writers.communicate()
 
     assert writers.returncode == 0
