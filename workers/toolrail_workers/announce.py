@@ -70,4 +70,5 @@ class Announcer:
             try:
                 await self._registry.withdraw(queue, name, worker=self._worker)
             except ToolrailError as error:
-                log.warning("worker.not_withdrawn", extra={"owner": name, "reason": error.message})
+                # Nobody needs to act: what is not announced again runs out by itself.
+                log.info("worker.not_withdrawn", extra={"owner": name, "reason": error.message})
