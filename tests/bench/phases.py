@@ -30,7 +30,7 @@ Figures = dict[str, float]
 
 WARM_UP = 60
 WINDOW = 50
-"""Results that an asyncio client awaits at a time, see the header."""
+"""What an asyncio client sends and awaits at a time, see the header."""
 CLIENTS = 32
 PATIENCE_S = 60.0
 """For one result; a queue that takes longer has lost it."""
@@ -169,7 +169,7 @@ async def run_async(client: Async, worker: Worker, plan: Plan) -> Figures:
     figures: Figures = {}
     if plan.drain:
         worker.pause()
-        handles = [await client.send(payload(number)) for number in range(plan.drain)]
+        handles = await _send(client, plan.drain)
         begun, cpu_s = time.perf_counter(), used_cpu_s()
         worker.resume()
         await _collect(client, handles)
@@ -178,6 +178,14 @@ async def run_async(client: Async, worker: Worker, plan: Plan) -> Figures:
         if calls:
             figures |= await _async_clients(client, clients, calls)
     return figures
+
+
+async def _send(client: Async, count: int) -> list[object]:
+    handles: list[object] = []
+    for first in range(0, count, WINDOW):
+        numbers = range(first, min(first + WINDOW, count))
+        handles += await asyncio.gather(*(client.send(payload(number)) for number in numbers))
+    return handles
 
 
 async def _collect(client: Async, handles: Sequence[object]) -> None:

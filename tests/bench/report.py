@@ -140,7 +140,7 @@ def write_readme() -> None:
     machine = whole["machine"]
     about = (
         f"`{whole['command']}`, {machine['date']}, {machine['cores']} cores of {machine['cpu']}, "
-        f"Python {machine['python']}:"
+        f"Python {machine['python']}, load {machine['load']} before:"
     )
     text = README.read_text(encoding="utf-8")
     README.write_text(replace_table(text, readme_table(found, about)), encoding="utf-8")
