@@ -123,10 +123,10 @@ def _of_same_value(root: JsonObject, node: JsonObject) -> Iterator[JsonValue]:
     for name in ("$ref", "$dynamicRef"):
         reference = node.get(name)
         if isinstance(reference, str):
-            yield _resolve(root, reference)
+            yield resolve_local(root, reference)
 
 
-def _resolve(root: JsonObject, reference: str) -> JsonValue:
+def resolve_local(root: JsonObject, reference: str) -> JsonValue:
     """Return what a local reference points at; None when it leads nowhere in here."""
     if reference == "#":
         return root

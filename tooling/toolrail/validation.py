@@ -138,14 +138,18 @@ class ArgumentValidators:
         Raises:
             InvalidArguments: Up to five problems, each with its place and what was expected.
         """
+        if not self.fits(spec, arguments):
+            raise InvalidArguments(explain(spec.input_schema, arguments))
+
+    def fits(self, spec: ToolSpec, arguments: dict[str, JsonValue]) -> bool:
+        """Return whether the arguments fit the tool's input schema."""
         is_valid = self._compiled.get(spec.spec_hash)
         if is_valid is None:
             if len(self._compiled) >= self._most:
                 self._compiled.clear()
             is_valid = validator_for(spec.input_schema).is_valid
             self._compiled[spec.spec_hash] = is_valid
-        if not is_valid(arguments):
-            raise InvalidArguments(explain(spec.input_schema, arguments))
+        return is_valid(arguments)
 
 
 def validator_for(schema: Mapping[str, JsonValue]) -> jsonschema_rs.Draft202012Validator:

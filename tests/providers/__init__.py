@@ -1,0 +1,1 @@
+"""Recorded provider traffic, tricky schemas, and the rules providers are known to refuse by."""
