@@ -11,7 +11,7 @@ export UV_SYSTEM_CERTS := true
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench chaos recording dashboards dashboards-live compose-smoke requirements
+.PHONY: help demo test check format bench chaos fuzz recording dashboards dashboards-live compose-smoke requirements
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -39,6 +39,13 @@ bench: $(SYNCED)  ## measure Toolrail beside other queues on this machine; QUICK
 
 chaos: $(SYNCED)  ## every fault, every guard taken away, a nemesis of three minutes; SEED= replays one
 	@$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED))
+
+FUZZ_SEED = $(or $(SEED),$(shell date +%s))
+EXAMPLES ?= 2000
+fuzz: $(SYNCED)  ## live thousands of calls in the scripts and on paper; EXAMPLES= says how many, SEED= replays
+	@seed=$(FUZZ_SEED); echo "make fuzz SEED=$$seed EXAMPLES=$(EXAMPLES)"; \
+	    $(BIN)/python -m pytest -q -n 2 tests/integration/test_ledger_machine.py \
+	    --hypothesis-seed=$$seed --examples=$(EXAMPLES)
 
 recording: $(SYNCED)  ## play one approval on a real cluster into tooling/APPROVALS.md
 	@$(BIN)/python -m tests.recording

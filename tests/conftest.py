@@ -38,8 +38,11 @@ __all__ = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let `make chaos` ask for the versions that take their time."""
+    """Let `make chaos` and `make fuzz` ask for more than there is time for otherwise."""
     parser.addoption("--long", action="store_true", help="faults last as long as they may")
+    parser.addoption(
+        "--examples", type=int, default=100, help="lives per kind of server in the state machine"
+    )
 
 
 def pytest_configure() -> None:
@@ -54,6 +57,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "redis_kind" in metafunc.fixturenames:
         one = metafunc.definition.get_closest_marker("one_redis") is not None
         metafunc.parametrize("redis_kind", REDIS_KINDS[:1] if one else REDIS_KINDS)
+
+
+@pytest.fixture
+def examples(request: pytest.FixtureRequest) -> int:
+    """Return how many lives the state machine of the ledger lives on each kind of server."""
+    return int(str(request.config.getoption("--examples")))
 
 
 @pytest.hookimpl(wrapper=True)

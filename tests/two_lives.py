@@ -5,11 +5,12 @@ happen to the call. Above: that test. Below: `tests/calls.py`, `toolrail_schemas
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TypeVar, cast
 
-from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pydantic import JsonValue
 
 from tests.calls import LedgerBench, ledger_bench
@@ -56,6 +57,7 @@ class TwoLives(RuleBasedStateMachine):
         self.calm = False
         self.unknown: dict[str, str] = {}  # arguments of equal calls whose effect may have happened
         self.told = ""  # which of them the approver of this call knew of
+        self.sent: list[Callable[[], None]] = []
 
     @property
     def repeats_unknown(self) -> bool:
@@ -74,6 +76,19 @@ class TwoLives(RuleBasedStateMachine):
         self.record = answer.record
         self.kinds += [entry.type.value for entry in answer.journal]
         return answer
+
+    def send(self, message: Callable[[], None]) -> None:
+        """Deliver a message, which may come again at any time."""
+        self.sent.append(message)
+        message()
+
+    @precondition(lambda self: bool(self.sent))
+    @rule(which=st.integers(0, 9), times=st.sampled_from([1, 1, 2]))
+    def a_message_comes_again(self, which: int, times: int) -> None:
+        """A reply was lost and its sender tries again, or a doorbell, worker or reaper is late."""
+        message = self.sent[-1 - which % len(self.sent)]
+        for _ in range(times):
+            message()
 
     @property
     def key(self) -> str:

@@ -211,6 +211,8 @@ class Cancel:
     """The user, or the end of the run, wants the call gone."""
 
     now_ms: int
+    only_marked: bool = False
+    """Who cancels died after the mark; a call that waits is closed by whoever sees it next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +331,8 @@ class RefusalReason(StrEnum):
     ALREADY_RUNNING = "already_running"
     ALREADY_DONE = "already_done"
     STALE_ATTEMPT = "stale_attempt"
+    CANCELLED = "cancelled"
+    """It is marked, and whoever wants to start it closes it instead."""
     DEADLINE_PASSED = "deadline_passed"
     REPEATS_UNKNOWN = "repeats_unknown"
     """An effect that may have happened would be repeated; a person has to say yes first."""

@@ -107,6 +107,8 @@ def _repeat(record: CallRecord, event: Repeat) -> Outcome | Refusal:
         return refuse(record, RefusalReason.NOT_APPLICABLE)
     waiting = replace(record, unit_reserved=False)
     match event.decision:
+        case Ask() if record.cancel_requested:
+            return refuse(record, RefusalReason.CANCELLED)
         case Ask(expires_ms=expires_ms):
             asked = replace(
                 waiting,

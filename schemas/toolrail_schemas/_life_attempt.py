@@ -75,6 +75,8 @@ def _why_unclaimable(record: CallRecord, event: Claim) -> RefusalReason | None:
         return RefusalReason.NOT_APPLICABLE
     if not event.run_open:
         return RefusalReason.RUN_CLOSED
+    if record.cancel_requested:
+        return RefusalReason.CANCELLED
     if event.now_ms >= record.deadline_ms:
         return RefusalReason.DEADLINE_PASSED
     if event.repeats_unknown and not record.retry_safe:
@@ -134,7 +136,8 @@ def _lease_expired(record: CallRecord, event: LeaseExpired) -> Outcome | Refusal
     # The fence moves at once, so that whatever the lost worker still sends is late.
     lost = replace(record, fence=record.fence + 1, nonce=None, worker=None, lease_until_ms=0)
     if not record.retry_safe:
-        return end_failed(lost, code=_OUTCOME_UNKNOWN)
+        ended = end_failed(lost, code=_OUTCOME_UNKNOWN)
+        return replace(ended, effects=(*ended.effects, DeadLetter()))
     if record.cancel_requested:
         return end_failed(lost, code="tool.cancelled")
     if record.attempt >= record.max_attempts:

@@ -106,7 +106,7 @@ def step(record: CallRecord, event: Event) -> Outcome | Refusal:
         case Claim() | Renew() | Finish() | LeaseExpired():
             return attempt(record, event)
         case Cancel():
-            return _cancel(record)
+            return _cancel(record, event)
         case DeadlinePassed():
             return _deadline_passed(record, event)
         case _:
@@ -162,12 +162,15 @@ def _decide(record: CallRecord, decision: Decision) -> Outcome | Refusal:
             assert_never(decision)
 
 
-def _cancel(record: CallRecord) -> Outcome | Refusal:
+def _cancel(record: CallRecord, event: Cancel) -> Outcome | Refusal:
     match record.state:
         case CallState.REQUESTED:
             return refuse(record, RefusalReason.NOT_APPLICABLE)
         case CallState.AWAITING_APPROVAL | CallState.QUEUED:
-            return end_failed(replace(record, cancel_requested=True), code="tool.cancelled")
+            marked = replace(record, cancel_requested=True)
+            if event.only_marked:
+                return Outcome(record=marked)
+            return end_failed(marked, code="tool.cancelled")
         case CallState.RUNNING:
             if record.cancel_requested:
                 return Outcome(record=record)

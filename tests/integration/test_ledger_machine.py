@@ -4,8 +4,10 @@ Time is either far away or over at once, so that the server's clock and the mode
 """
 
 from dataclasses import replace
+from functools import partial
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     initialize,
@@ -17,15 +19,16 @@ from hypothesis.stateful import (
 from tests.promises import promise
 from tests.two_lives import TwoLives
 from toolrail.closing import cancel_call, close_call, expire_approval
-from toolrail.errors import ApprovalConflict
+from toolrail.errors import ApprovalConflict, CallConflict
 from toolrail.ledger import Claim as Granted
-from toolrail.ledger import Held, Renewal
+from toolrail.ledger import Held, NewCall, Renewal, StoredCall
 from toolrail.redis_io import command
 from toolrail.settings import Settings
 from toolrail_schemas import sha256_hex
 from toolrail_schemas.lifecycle import (
     Approve,
     Ask,
+    CallRecord,
     CallState,
     Cancel,
     Claim,
@@ -42,6 +45,7 @@ from toolrail_schemas.lifecycle import (
     Reject,
     Renew,
     Repeat,
+    step,
 )
 
 FAR_MS = 3_600_000
@@ -92,19 +96,27 @@ class CallMachine(TwoLives):
                 call = self.ended(replace(call, state="failed"), "tool.not_found")
             case Enqueue():
                 pass
-        self.run_async(self.bench.ledger.dispatch(call))
-        self.expect(
-            Dispatch(
-                now_ms=0,
-                digest=call.digest,
-                decision=decision,
-                deadline_ms=self.now_ms + (AGES_MS if deadline else 0),
-                retry_safe=retry_safe,
-                max_attempts=2,
-                args_sha256=str(call.fields["args_sha256"]),
-                spec_hash=SPEC_HASH,
-            )
+        said = Dispatch(
+            now_ms=0,
+            digest=call.digest,
+            decision=decision,
+            deadline_ms=self.now_ms + (AGES_MS if deadline else 0),
+            retry_safe=retry_safe,
+            max_attempts=2,
+            args_sha256=str(call.fields["args_sha256"]),
+            spec_hash=SPEC_HASH,
         )
+        self.send(partial(self._dispatch, call, said))
+        self.sent.append(partial(self._dispatch, replace(call, digest="other"), said))
+
+    def _dispatch(self, call: NewCall, said: Dispatch) -> None:
+        answer = self.expect(replace(said, digest=call.digest))
+        try:
+            self.run_async(self.bench.ledger.dispatch(call))
+        except CallConflict:
+            assert isinstance(answer, Refusal)
+        else:
+            assert isinstance(answer, Outcome)
 
     @rule(same_spec=st.booleans(), edited=edits, for_run=st.booleans())
     def approve(self, same_spec: bool, edited: bytes | None, for_run: bool) -> None:
@@ -167,12 +179,12 @@ class CallMachine(TwoLives):
     @rule(nonce=st.sampled_from("ab"), lease=leases)
     def claim(self, nonce: str, lease: int) -> None:
         """A worker wants the present attempt."""
-        self._claim(self.record.attempt, nonce, lease)
+        self.send(partial(self._claim, self.record.attempt, nonce, lease))
 
     @rule(ahead=st.sampled_from([1, -1]), nonce=st.sampled_from("ab"))
     def claim_another_attempt(self, ahead: int, nonce: str) -> None:
         """A doorbell of an attempt that was, or is not yet."""
-        self._claim(self.record.attempt + ahead, nonce, FAR_MS)
+        self.send(partial(self._claim, self.record.attempt + ahead, nonce, FAR_MS))
 
     def _claim(self, attempt: int, nonce: str, lease: int) -> None:
         answer = self.expect(
@@ -244,7 +256,9 @@ class CallMachine(TwoLives):
     @rule(behind=st.sampled_from([0, 0, 1]), lease=leases)
     def renew(self, behind: int, lease: int) -> None:
         """A worker says that it is still at it."""
-        fence = self.record.fence - behind
+        self.send(partial(self._renew, self.record.fence - behind, lease))
+
+    def _renew(self, fence: int, lease: int) -> None:
         answer = self.expect(Renew(now_ms=0, fence=fence, lease_ms=AGES_MS if lease else 0))
         [news] = self.run_async(
             self.bench.ledger.renew([Held(self.bench.run_id, self.key, fence)], lease_ms=lease)
@@ -262,7 +276,9 @@ class CallMachine(TwoLives):
     )
     def finish(self, behind: int, code: str, text: str) -> None:
         """A worker hands in a result."""
-        fence = self.record.fence - behind
+        self.send(partial(self._finish, self.record.fence - behind, code, text))
+
+    def _finish(self, fence: int, code: str, text: str) -> None:
         ending = self.ending(code, text=text)
         before = self.record
         answer = self.expect(
@@ -291,20 +307,36 @@ class CallMachine(TwoLives):
         books = (bench.ledger, bench.reader, bench.blobs)
         self.run_async(cancel_call(*books, bench.run_id, self.key, actor="runtime:client"))
 
+    @precondition(lambda self: not self.calm and not self.record.is_terminal)
+    @rule(is_claimed=st.sampled_from([True, True, False]))
+    def a_cancel_dies_half_way(self, is_claimed: bool) -> None:
+        """The call is marked, and whoever cancels is gone before it could be closed."""
+        self.expect(Cancel(now_ms=0, only_marked=True))
+        self.run_async(self.bench.ledger.cancel(self.bench.run_id, self.key))
+        if is_claimed:
+            self.send(partial(self._claim, self.record.attempt, "a", FAR_MS))
+
     @rule()
     def lease_expires(self) -> None:
-        """The reaper looks at the lease."""
-        before = self.record
-        answer = self.expect(LeaseExpired(now_ms=0, fence=before.fence))
+        """The reaper looks at the lease, and decides by what it saw."""
         call = self.run_async(self.bench.call("c1"))
-        if isinstance(answer, Outcome) and answer.record.state is CallState.QUEUED:
+        seen = step(self.record, LeaseExpired(now_ms=AGES_MS * 9, fence=self.record.fence)).record
+        self.send(partial(self._lease_expires, call, seen))
+
+    def _lease_expires(self, call: StoredCall, decided: CallRecord) -> None:
+        event = LeaseExpired(now_ms=self.now_ms + 1000, fence=call.number("fence"))
+        present = step(self.record, event).record
+        is_stale = (present.state, present.error_code) != (decided.state, decided.error_code)
+        # Decided before a cancel: refused, and the next look decides anew.
+        answer = None if is_stale else self.expect(event)
+        if decided.state is CallState.QUEUED:
             taken = self.run_async(
                 self.bench.ledger.requeue(
                     self.bench.run_id,
                     self.key,
-                    fence=before.fence,
-                    attempt=answer.record.attempt,
-                    envelope=self.bench.envelope(self.key, answer.record.attempt),
+                    fence=call.number("fence"),
+                    attempt=decided.attempt,
+                    envelope=self.bench.envelope(self.key, decided.attempt),
                     actor="runtime:reaper",
                 )
             )
@@ -315,7 +347,7 @@ class CallMachine(TwoLives):
                     self.bench.blobs,
                     call,
                     guard="lost",
-                    code=answer.record.error_code or "tool.worker_lost",
+                    code=decided.error_code or "tool.worker_lost",
                     actor="runtime:reaper",
                 )
             )
@@ -343,14 +375,15 @@ class CallMachine(TwoLives):
         assert (closed.status == "closed") == isinstance(answer, Outcome)
 
 
+@pytest.mark.timeout(3600)
 @promise("lifecycle.scripts-agree")
-def test_the_scripts_and_the_pure_life_cycle_agree(settings: Settings) -> None:
+def test_the_scripts_and_the_pure_life_cycle_agree(settings: Settings, examples: int) -> None:
     """Whatever happens in whatever order, state, fence, journal and budget are the same."""
     machine = type("BoundMachine", (CallMachine,), {"settings_of_test": settings})
     run_state_machine_as_test(
         machine,
         settings=hypothesis.settings(
-            max_examples=100,
+            max_examples=examples,
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=[hypothesis.HealthCheck.too_slow],

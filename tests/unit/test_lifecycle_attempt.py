@@ -188,7 +188,12 @@ def test_a_lost_attempt_runs_again_only_if_that_is_safe() -> None:
 @pytest.mark.parametrize(
     ("record", "run_open", "code", "effects"),
     [
-        (running(), True, "tool.outcome_unknown", (NotifyInbox(), NoteUncertain())),
+        (
+            running(),
+            True,
+            "tool.outcome_unknown",
+            (NotifyInbox(), NoteUncertain(), DeadLetter()),
+        ),
         (running(retry_safe=True), False, "tool.worker_lost", (NotifyInbox(),)),
         (
             running(retry_safe=True, most=1),
