@@ -32,8 +32,9 @@ from toolrail.cli.main import run as run_command
 from toolrail.logs import set_up_logging
 from toolrail.redis_io import connect
 from toolrail.request import CallRequest
-from toolrail.settings import Settings
+from toolrail.settings import Settings, variable_of
 from toolrail.supervisor.spec import ChildSpec, Stage
+from toolrail.supervisor.supervisor import ChildNeverReady
 from toolrail.testing import Cluster
 from toolrail_schemas import ApprovalMode, ToolResult
 
@@ -109,7 +110,7 @@ async def open_cluster(folder: Path) -> AsyncGenerator[Cluster]:
     settings = Settings(
         secret=SecretStr(planted.SETTINGS_SECRET.text),
         policy_dir=folder / "policy",
-        tool_modules=("tests.planted_tools", "tests.planted_broken"),
+        tool_modules=("tests.planted_tools",),
         mcp_servers_file=servers_file(folder),
         log_level="debug",
         metrics_port=0,
@@ -127,7 +128,22 @@ async def open_cluster(folder: Path) -> AsyncGenerator[Cluster]:
                     stage=Stage.FRONT,
                 )
             )
+            await start_in_vain(cluster)
             yield cluster
+
+
+async def start_in_vain(cluster: Cluster) -> None:
+    """Start a worker whose tool module cannot be imported, and says a secret about it."""
+    modules = {variable_of("tool_modules"): "tests.planted_broken"}
+    with pytest.raises(ChildNeverReady):
+        await cluster.add(
+            ChildSpec(
+                name="broken",
+                argv=(sys.executable, "-m", "toolrail", "worker", "builtin"),
+                env=cluster.environment() | modules,
+                cwd=str(ROOT),
+            )
+        )
 
 
 async def make_calls(rail: Toolrail, scene: Scene) -> Sequence[str]:

@@ -83,7 +83,7 @@ def test_a_cluster_does_not_start_without_a_file_that_it_was_told_of(
 def test_plain_celery_names_the_setting_and_shows_no_traceback(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """A wrong variable, a missing secret: told before Celery's banner."""
+    """A wrong variable before its banner, a missing secret when the worker starts."""
     shared = settings.to_env()
     wrong = start(tmp_path, CELERY, **shared | {"TOOLRAIL_SLOTS": "many"})
     secretless = start(tmp_path, CELERY, **shared | {"TOOLRAIL_SECRET": ""})
@@ -91,5 +91,5 @@ def test_plain_celery_names_the_setting_and_shows_no_traceback(
     codes = [wrong.returncode, secretless.returncode]
     assert codes == [exit_codes.CONFIG] * 2, wrong.stderr + secretless.stderr
     assert wrong.stderr.startswith("error: TOOLRAIL_SLOTS: ")
-    assert secretless.stderr.startswith("error: There is no secret")
+    assert "worker.start_failed: There is no secret" in secretless.stderr
     assert "Traceback" not in wrong.stderr + secretless.stderr

@@ -141,7 +141,6 @@ def __getattr__(name: str) -> WorkerApp:
         raise AttributeError(name)
     try:
         settings = Settings.from_env()
-        settings.require_secret()
     except ConfigError as error:
         tell_error(error)
         raise SystemExit(exit_codes.CONFIG) from None
