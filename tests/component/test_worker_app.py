@@ -84,7 +84,8 @@ def test_every_setting_is_one_that_celery_knows(settings: Settings) -> None:
 
 def test_the_module_makes_its_app_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """`celery -A toolrail_workers.app` finds an app; importing the module reads nothing."""
-    monkeypatch.setenv("TOOLRAIL_SLOTS", "3")
+    for name, value in {"SLOTS": "3", "REDIS_URL": "redis://nowhere", "SECRET": "s" * 32}.items():
+        monkeypatch.setenv(f"TOOLRAIL_{name}", value)
     monkeypatch.delattr(app, "app", raising=False)
     made = app.app
 

@@ -260,7 +260,7 @@ async def test_an_id_can_be_copied_from_a_narrow_terminal(cell: Cell, tmp_path: 
     fleet = Fleet(cell.bench.redis, prefix=cell.settings.key_prefix, deadline_s=5.0)
     worker = "builtin-of-a-long-name@host.example.org"
     await appear(fleet, worker)
-    screens = []
+    screens: list[str] = []
     for words in (["runs"], ["workers"], ["drain", "--all"], ["run", "show", run_id]):
         with Terminal(words, env=env, cwd=tmp_path, columns=60) as terminal:
             assert await asyncio.to_thread(terminal.wait) == 0

@@ -50,8 +50,10 @@ The docstring of a class, up to its `Attributes:`, is the default message and en
 
 import inspect
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from toolrail_schemas import EventType, JsonObject
+if TYPE_CHECKING:  # `toolrail --help` must not load pydantic
+    from toolrail_schemas import EventType, JsonObject
 
 
 class ToolrailError(Exception):
@@ -363,14 +365,13 @@ class ToolError(ToolrailError):
     """The tool could not do what was asked. Change the call and try again.
 
     Attributes:
-        code: Dotted lower case, such as `patch.context_mismatch`.
         next_action: What the model should do next, one sentence.
         structured: Repair data for the model, JSON.
         events: What the journal is told of the failure, besides that of the call.
     """
 
     code = "tool.execution_failed"
-    events: tuple[tuple[EventType, JsonObject], ...] = ()
+    events: "tuple[tuple[EventType, JsonObject], ...]" = ()
 
     def __init__(
         self,

@@ -101,7 +101,7 @@ REDACTION_KIND = Label("kind", ("words", "said", "journal", "arguments"))
 OPERATION = Label(
     "op",
     (
-        *("open_run", "dispatch", "approve", "claim", "renew", "finish"),
+        *("open_run", "dispatch", "approve", "ask_again", "claim", "renew", "finish"),
         *("cancel", "requeue", "ring", "end_run", "append", "parked", "letter", "retire"),
         OTHER,
     ),

@@ -134,6 +134,8 @@ def _refuse_spelling(path: str, segments: tuple[str, ...], *, directory: bool) -
         )
     if ".." in segments:
         raise _invalid("The path contains `..`.", "Write the path from the workspace's top down.")
+    if _DRIVE.match(segments[0]) or _FILE_URL.match(segments[0]):
+        raise _invalid("A path does not start like a drive or a URL.", "Choose another name.")
     if segments[0].startswith("~"):
         raise _invalid("A path does not start with `~`.", "Write it from the workspace's top down.")
     if not directory and path.endswith(("/", "/.")):
