@@ -86,7 +86,7 @@ def measure_alone(name: str, size: Size) -> Figures:
 def run_race(size: Size, parts: tuple[str, ...], peers: tuple[str, ...]) -> list[Round]:
     """Return the rounds of the race, with those parts that were asked for."""
     plan = Plan(
-        drain=size.drain if "drain" in parts or ("isolated" in parts and peers) else 0,
+        drain=size.drain if "drain" in parts else 0,
         clients=size.clients if "clients" in parts else 0,
         lone=size.lone if "lone" in parts else 0,
     )

@@ -59,5 +59,6 @@ def _uv(*words: str) -> str:
         [program, "--quiet", *words], capture_output=True, text=True, check=False, cwd=ROOT
     )
     if done.returncode != 0:
-        raise SystemExit(f"uv {' '.join(words)} failed:\n{done.stderr}")
+        problem = f"uv {' '.join(words)} failed:\n{done.stderr}"
+        raise SystemExit(f"{problem}Without the peers: python -m tests.bench --toolrail-only")
     return done.stdout

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -26,6 +26,8 @@ from toolrail.embedded import EmbeddedRedis
 from toolrail.settings import own_environment
 
 TOOLRAIL, ISOLATED, BARE = "toolrail", "toolrail isolated", "bare redis"
+PREFORK = "celery"
+"""What isolated tools are set against."""
 PATIENCE_S = 180.0
 Round = dict[str, Figures]
 
@@ -45,7 +47,7 @@ def contenders(plan: Plan, *, peers: Sequence[str], isolated: int) -> list[Conte
     Args:
         plan: What each of them does; one with nothing to do is left out.
         peers: Names out of `PEERS`.
-        isolated: Calls of Toolrail's process-isolated tool.
+        isolated: Calls of Toolrail's process-isolated tool, and of Celery's prefork.
     """
     here = (sys.executable, "-m", "tests.bench.contenders.toolrail_queue")
     bare = (sys.executable, "-m", "tests.bench.contenders.bare_queue")
@@ -56,7 +58,8 @@ def contenders(plan: Plan, *, peers: Sequence[str], isolated: int) -> list[Conte
     ]
     for peer in peers:
         command = (str(python_of(peer)), "-m", f"tests.bench.contenders.{peer}_queue")
-        found.append(Contender(peer, command, plan))
+        drain = isolated if peer == PREFORK and not plan.drain else plan.drain
+        found.append(Contender(peer, command, replace(plan, drain=drain)))
     return [each for each in found if each.plan != Plan()]
 
 

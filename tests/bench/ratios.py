@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tests.bench.environments import ASYNCIO_PEERS, PEERS
 from tests.bench.phases import Figures
-from tests.bench.race import BARE, ISOLATED, TOOLRAIL, Round
+from tests.bench.race import BARE, ISOLATED, PREFORK, TOOLRAIL, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def ratios(rounds: Sequence[Round], alone: Mapping[str, Figures]) -> dict[str, f
         found,
         "isolated_vs_celery_prefork",
         rounds,
-        _Against(ISOLATED, "drain_per_s", max, ("celery",)),
+        _Against(ISOLATED, "drain_per_s", max, (PREFORK,)),
     )
     flat = {key: value for figures in alone.values() for key, value in figures.items()}
     return found | {limit.key: flat[limit.key] for limit in RATIOS if limit.key in flat}

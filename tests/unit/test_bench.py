@@ -129,3 +129,4 @@ def test_who_has_nothing_to_do_is_left_out() -> None:
     names = [each.name for each in contenders(Plan(drain=10), peers=(), isolated=0)]
 
     assert names == [TOOLRAIL, BARE]
+    assert not contenders(Plan(), peers=(), isolated=0)
