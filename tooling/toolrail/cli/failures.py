@@ -21,23 +21,40 @@ from toolrail.errors import (
     ApprovalRefused,
     BlobMissing,
     CallConflict,
-    CallError,
-    ClusterError,
+    Closed,
     ConfigError,
+    DoorbellInvalid,
     InvalidArguments,
     JournalAppendFailed,
     JournalConflict,
     JournalGap,
-    LedgerError,
+    PolicySnapshotCorrupt,
+    PublishFailed,
+    RedisError,
     RedisUnavailable,
     RunClosed,
     RunConflict,
     SecretMissing,
+    SystemFailure,
     ToolrailError,
+    WaitTimeout,
 )
 
-_BROKEN = (AdmissionClosed, BlobMissing, JournalAppendFailed, JournalConflict, JournalGap)
-"""Errors of the ledger that no other question would avoid."""
+_BROKEN = (
+    AdmissionClosed,
+    BlobMissing,
+    Closed,
+    DoorbellInvalid,
+    JournalAppendFailed,
+    JournalConflict,
+    JournalGap,
+    PolicySnapshotCorrupt,
+    PublishFailed,
+    RedisError,
+    SystemFailure,
+    WaitTimeout,
+)
+"""What no other question would avoid: Toolrail itself could not answer."""
 _NOWHERE = (
     "No cluster is up in this folder, and no TOOLRAIL_REDIS_URL names another.",
     "fix: run `toolrail up` here, or go to the folder where it runs",
@@ -57,7 +74,7 @@ def code_of(error: Exception) -> int:
             return exit_codes.POLICY
         case error if isinstance(error, _BROKEN):
             return exit_codes.SYSTEM
-        case LedgerError() | CallError() | ClusterError():
+        case ToolrailError():
             return exit_codes.FAILED
         case _:
             return exit_codes.SYSTEM
