@@ -7,6 +7,7 @@ with the real SDKs against a loopback server.
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import cast
 
@@ -26,6 +27,7 @@ from toolrail_schemas import (
 )
 
 FIXTURES = Path(__file__).parent / "fixtures"
+_UPPER = re.compile(r"_([a-z])")
 RUN = "run_01JDSCENARIO00000000000000"
 PNG64 = (
     "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAEElEQVR4nGP4z8AARAwQCgAf7gP9i18U1AAAAABJ"
@@ -154,3 +156,15 @@ def check_two_calls(turn: Turn) -> None:
     assert [request.arguments for request in turn.requests] == ARGUMENTS
     assert [call.repairs for call in turn.calls] == [(), ()]
     assert all(request.id.startswith("tc_") and len(request.id) == 27 for request in turn.requests)
+
+
+def camel(value: JsonValue) -> JsonValue:
+    """Return a body of Google's SDK with one spelling; it sends two, and the API takes both."""
+    if isinstance(value, list):
+        return [camel(inner) for inner in value]
+    if isinstance(value, dict):
+        return {
+            key if key in ("full_page",) else _UPPER.sub(lambda m: m[1].upper(), key): camel(inner)
+            for key, inner in value.items()
+        }
+    return value

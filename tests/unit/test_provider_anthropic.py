@@ -23,7 +23,6 @@ from tests.providers.scenario import (
     talk,
 )
 from toolrail.providers import Anthropic, Conversation, Stop, ToolOptions, Turn
-from toolrail.providers.conversation import feed_all
 from toolrail_schemas import Caller, JsonObject, TextBlock, ToolResult
 
 SEARCH: JsonObject = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
@@ -103,7 +102,7 @@ def test_a_recorded_stream_is_the_recorded_answer() -> None:
     events = recorded_events("anthropic.stream_1.events")
     for cut in (events, _split_arguments(events)):
         chat = talk(Anthropic())
-        turn = chat.finish(feed_all(chat.stream(), cut))
+        turn = chat.decode_events(cut)
 
         check_two_calls(turn)
         sent = _content(chat.encode(turn, results(turn.requests), media=MEDIA), 0)
@@ -121,7 +120,7 @@ def test_a_stream_that_breaks_anywhere_never_yields_a_call_that_was_not_ended() 
     events = _split_arguments(recorded_events("anthropic.stream_1.events"))
     for at in range(len(events)):
         chat = talk(Anthropic())
-        turn = chat.finish(feed_all(chat.stream(), events[:at]))
+        turn = chat.decode_events(events[:at])
 
         assert len(turn.requests) == _ended_calls(events[:at])
         assert [r.arguments for r in turn.requests] == ARGUMENTS[: len(turn.requests)]

@@ -8,19 +8,27 @@ one's own is any object that fits `Provider`; nothing here has to know it.
 from toolrail.providers.anthropic import Anthropic
 from toolrail.providers.conversation import Conversation
 from toolrail.providers.decoding import DecodeContext
+from toolrail.providers.gemini import Gemini
+from toolrail.providers.mcp import MCP
+from toolrail.providers.openai_chat import OpenAIChat
+from toolrail.providers.openai_responses import OpenAIResponses
 from toolrail.providers.port import Capabilities, Provider, Stream
 from toolrail.providers.rendering import Media, image_shas
 from toolrail.providers.toolbox import ToolBox, ToolOptions
 from toolrail.providers.turn import Call, Native, Stop, Turn
 
 __all__ = [
+    "MCP",
     "Anthropic",
     "Call",
     "Capabilities",
     "Conversation",
     "DecodeContext",
+    "Gemini",
     "Media",
     "Native",
+    "OpenAIChat",
+    "OpenAIResponses",
     "Provider",
     "Stop",
     "Stream",

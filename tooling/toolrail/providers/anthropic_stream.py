@@ -5,37 +5,13 @@ Is: fragments joined by block, and which blocks had an end. Is not: what the mes
 """
 
 import json
-from collections.abc import Mapping
-from typing import Protocol
 
 from pydantic import JsonValue
 
-from toolrail.providers.decoding import DecodeContext
+from toolrail.providers.decoding import DecodeContext, Reader
 from toolrail.providers.turn import Turn
-from toolrail.providers.wire import joined, mapping, text
+from toolrail.providers.wire import event_of, joined, mapping, text
 from toolrail_schemas import JsonObject
-
-
-class Reader(Protocol):
-    """Reads a message that may have ended early."""
-
-    def __call__(
-        self,
-        response: Mapping[str, JsonValue],
-        context: DecodeContext,
-        *,
-        unfinished: frozenset[int],
-        is_cut: bool,
-    ) -> Turn:
-        """Return the turn.
-
-        Args:
-            response: As without a stream, but arguments may be text.
-            context: Of the conversation.
-            unfinished: Blocks that were not ended, by position.
-            is_cut: Whether the message was not ended.
-        """
-        ...
 
 
 class AnthropicStream:
@@ -53,8 +29,11 @@ class AnthropicStream:
         self._open: set[int] = set()
         self._ended = False
 
-    def feed(self, event: Mapping[str, JsonValue]) -> None:
+    def feed(self, event: object) -> None:
         """See `Stream`."""
+        self._take(event_of(event))
+
+    def _take(self, event: JsonObject) -> None:
         index = event.get("index")
         at = index if isinstance(index, int) else -1
         match event.get("type"):

@@ -10,9 +10,7 @@ messages, which the agent service keeps, or dispatching. Above: agent services. 
     messages += chat.encode(turn, results)
 """
 
-from collections.abc import Mapping, Sequence
-
-from pydantic import JsonValue
+from collections.abc import Iterable, Sequence
 
 from toolrail.providers.decoding import DecodeContext
 from toolrail.providers.port import Provider, Stream
@@ -59,12 +57,19 @@ class Conversation:
         return self._keep(self.provider.decode_calls(raw_response(response), self._context()))
 
     def stream(self) -> Stream:
-        """Return what puts a streamed answer together; then `finish` it."""
+        """Return what puts a streamed answer together: `feed` it events, then `finish` it."""
         return self.provider.stream()
 
     def finish(self, stream: Stream) -> Turn:
         """Return a streamed answer as a turn."""
         return self._keep(stream.turn(self._context()))
+
+    def decode_events(self, events: Iterable[object]) -> Turn:
+        """Return the answer that a stream's events make."""
+        stream = self.stream()
+        for event in events:
+            stream.feed(event)
+        return self.finish(stream)
 
     def encode(
         self, turn: Turn, results: Sequence[ToolResult], *, media: Media | None = None
@@ -94,10 +99,3 @@ class Conversation:
         self._turn += 1
         self._taken.update(call.wire_id for call in turn.calls if call.wire_id)
         return turn
-
-
-def feed_all(stream: Stream, events: Sequence[Mapping[str, JsonValue]]) -> Stream:
-    """Return the stream after a number of events."""
-    for event in events:
-        stream.feed(event)
-    return stream

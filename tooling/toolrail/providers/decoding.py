@@ -5,8 +5,9 @@ Above: providers. Below: `turn.py`, `ids.py`, `arguments.py`, `wirenames.py`.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pydantic import JsonValue
 
@@ -45,6 +46,8 @@ class FoundCall:
     id: JsonValue = None
     name: JsonValue = None
     arguments: JsonValue = None
+    is_text: bool = False
+    """Whether arguments travel as JSON text here; else as an object."""
     namespace: str = ""
     kind: str = "function"
     caller: Caller | None = None
@@ -76,8 +79,6 @@ class CallFormat:
     realm: str
     id: re.Pattern[str]
     name: re.Pattern[str]
-    arguments_are_text: bool = False
-    """Whether they travel as JSON text; else as an object."""
     needs_id: bool = True
     """Whether a result must name the call's id; else order and name do when there is none."""
     wire_name: Callable[[str], str] = alias_of
@@ -98,6 +99,28 @@ class MendedCall:
     def is_broken(self) -> bool:
         """Whether anything has to be replaced."""
         return self.id or self.name or self.arguments
+
+
+class Reader(Protocol):
+    """Reads an answer that a stream put together and that may have ended early."""
+
+    def __call__(
+        self,
+        response: Mapping[str, JsonValue],
+        context: DecodeContext,
+        *,
+        unfinished: frozenset[int],
+        is_cut: bool,
+    ) -> Turn:
+        """Return the turn.
+
+        Args:
+            response: As without a stream, but arguments may still be text.
+            context: Of the conversation.
+            unfinished: Calls that were not ended, by position in the content.
+            is_cut: Whether the answer as a whole was not ended.
+        """
+        ...
 
 
 def make_turn(found: FoundTurn, context: DecodeContext, wire: CallFormat) -> Turn:
@@ -158,13 +181,13 @@ def _call(
         repairs=tuple(repairs),
         problem=problem,
     )
-    is_foreign = not read.is_object or _is_foreign(found.arguments, wire)
+    is_foreign = not read.is_object or _is_foreign(found.arguments, is_text=found.is_text)
     return MendedCall(call, has_new_id, sent_name != found.name, is_foreign)
 
 
-def _is_foreign(arguments: JsonValue, wire: CallFormat) -> bool:
+def _is_foreign(arguments: JsonValue, *, is_text: bool) -> bool:
     """Whether arguments that could be read cannot be sent back as they are spelled."""
-    if not wire.arguments_are_text:
+    if not is_text:
         return not isinstance(arguments, dict)
     return not isinstance(arguments, str) or not arguments.lstrip().startswith("{")
 

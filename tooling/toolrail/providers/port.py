@@ -39,8 +39,8 @@ class Capabilities:
 class Stream(Protocol):
     """Puts a streamed answer together from the provider's raw events."""
 
-    def feed(self, event: Mapping[str, JsonValue]) -> None:
-        """Take the next event, parsed from JSON; unknown ones are passed over."""
+    def feed(self, event: object) -> None:
+        """Take the next event: a dict, the text of one, or an SDK's object; unknown ones pass."""
         ...
 
     def turn(self, context: DecodeContext) -> Turn:

@@ -102,6 +102,8 @@ class ToolFormat:
 
     provider: str
     declare: Callable[[Declaration], JsonObject]
+    wrap: Callable[[list[JsonObject]], list[JsonObject]] = list
+    """Puts the declarations into what a request calls `tools`."""
     dialect: Dialect
     strict: Dialect | None = None
     wire_name: Callable[[str], str] = alias_of
@@ -182,7 +184,7 @@ def _encode(specs: Sequence[ToolSpec], options: ToolOptions, wire: ToolFormat) -
             tools.append(declarations[spec.name])
     sent = [spec.name for spec in specs if defers or spec.name not in waiting]
     return ToolBox(
-        tools,
+        wire.wrap(tools),
         WireNames(specs, wire.wire_name),
         codecs,
         frozenset(sent),

@@ -4,6 +4,7 @@ Is: small readers that give an empty value where the shape is wrong. Is not: any
 Above: every provider. Below: pydantic's `JsonValue`.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import cast
@@ -59,3 +60,23 @@ def raw_response(response: object) -> JsonObject:
         raise TypeError(f"{type(response).__name__} is no response: pass its JSON as a dict.")
     dumped: JsonValue = dump(mode="json", by_alias=True, exclude_unset=True)
     return mapping(dumped)
+
+
+END = "[DONE]"
+"""The last event of some streams, which is no JSON."""
+
+
+def event_of(event: object) -> JsonObject:
+    """Return a stream's event as JSON: parsed, as text of a server-sent event, or an SDK's object.
+
+    `[DONE]` becomes an event of that type; other text that is no JSON an empty event.
+    """
+    if not isinstance(event, str):
+        return raw_response(event)
+    if event.strip() == END:
+        return {"type": END}
+    try:
+        parsed: JsonValue = json.loads(event)
+    except ValueError:
+        return {}
+    return mapping(parsed)

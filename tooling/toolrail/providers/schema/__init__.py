@@ -14,6 +14,7 @@ from toolrail.providers.schema.dialects import (
     GEMINI,
     OPENAI,
     OPENAI_STRICT,
+    PLAIN,
     Dialect,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "GEMINI",
     "OPENAI",
     "OPENAI_STRICT",
+    "PLAIN",
     "Adapted",
     "Dialect",
     "Loss",

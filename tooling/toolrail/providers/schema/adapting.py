@@ -22,6 +22,8 @@ def adapt(schema: Mapping[str, JsonValue], dialect: Dialect) -> Adapted:
     What fits the original fits the result, once its keys are spelled as in `keys`, except for
     losses of the kind `narrowed`. What fits the result fits the original unless a loss is told.
     """
+    if not dialect.adapts:
+        return Adapted(dict(schema))
     notes = Notes()
     plain = object_root(Normaliser(dict(schema), notes).run(), notes)
     fitter = Fitter(dialect, notes)

@@ -40,6 +40,8 @@ class Dialect:
     """The day the table was last compared with its sources."""
     key: re.Pattern[str]
     """What a property may be called."""
+    adapts: bool = True
+    """Whether anything has to be changed at all."""
     described: frozenset[str] = frozenset()
     """Keywords that are refused: told in the description instead."""
     dropped: frozenset[str] = frozenset()
@@ -151,3 +153,5 @@ GEMINI = Dialect(
     known_required=True,
     depth_max=9,
 )
+PLAIN = Dialect(name="plain", dated="2026-11-30", key=re.compile(r"", re.DOTALL), adapts=False)
+"""Any JSON Schema, as it is: what an MCP client gets."""

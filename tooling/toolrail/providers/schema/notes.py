@@ -11,6 +11,8 @@ from pydantic import JsonValue
 
 from toolrail.providers.schema.adapted import Loss, LossKind, Schema
 
+_ADVICE = ("default", "examples")
+"""Keywords that refuse nothing, so that telling them loses nothing."""
 SHOWN_CHARS = 160
 """Of one keyword's value, in a description."""
 
@@ -44,7 +46,8 @@ class Notes:
         for keyword in keywords:
             if keyword in node:
                 told.append(f"{keyword}: {shown(node.pop(keyword))}")
-                self.limit(path, keyword)
+                if keyword not in _ADVICE:
+                    self.limit(path, keyword)
         if told:
             describe(node, f"({', '.join(told)})")
 

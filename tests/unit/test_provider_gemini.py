@@ -1,0 +1,124 @@
+"""What Gemini alone does: its subset of schemas, signatures, media, and calls that break.
+
+Is: the recordings and Vertex's piecewise arguments. Is not: what all providers share
+(`test_provider_recordings.py`, `test_provider_faults.py`). Above: nothing. Below:
+`toolrail.providers.gemini`, `tests/providers`.
+"""
+
+import json
+
+from pydantic import JsonValue
+
+from tests.providers.scenario import (
+    ARGUMENTS,
+    MEDIA,
+    PATCH,
+    camel,
+    recorded,
+    recorded_value,
+    results,
+    specs,
+    talk,
+)
+from toolrail.providers import Conversation, Gemini, Stop
+from toolrail_schemas import JsonObject
+
+
+def _legacy() -> list[JsonValue]:
+    contents = recorded("gemini.request_2.legacy_image")["contents"]
+    assert isinstance(contents, list)
+    return contents[2:]
+
+
+def test_gemini_gets_the_recorded_tools_in_its_own_subset() -> None:
+    """As recorded but for what Gemini does not take: formats, defaults, lists of types."""
+    for name in ("gemini.request_1", "gemini.request_1.no_ids"):
+        recording = camel(recorded(name)["tools"])
+        tools = Conversation(Gemini(), run_id="r").tools(specs())
+        for declared, expected in zip(_functions(tools), _functions(recording), strict=True):
+            assert declared["name"] == expected["name"]
+            assert declared["description"] == expected["description"]
+            mine, theirs = declared["parametersJsonSchema"], expected["parametersJsonSchema"]
+            assert isinstance(mine, dict)
+            assert isinstance(theirs, dict)
+            assert mine["required"] == theirs["required"]
+            assert mine["additionalProperties"] is False
+
+
+def _functions(tools: JsonValue | list[JsonObject]) -> list[JsonObject]:
+    assert isinstance(tools, list)
+    assert isinstance(tools[0], dict)
+    functions = tools[0]["functionDeclarations"]
+    assert isinstance(functions, list)
+    return [function for function in functions if isinstance(function, dict)]
+
+
+def test_images_for_an_older_gemini_follow_in_a_content_of_their_own() -> None:
+    """Gemini 2 refuses media inside a result, and counts the parts beside it."""
+    chat = talk(Gemini(model="gemini-2.5-pro"))
+    turn = chat.decode(recorded("gemini.response_1.no_ids"))
+    sent = Gemini(model="gemini-2.5-pro").encode_results(turn, results(turn.requests), media=MEDIA)
+
+    recording = json.dumps(camel(_legacy()))
+    recording = recording.replace(
+        "see image in the next message",
+        "Screenshot taken (2x2).\\n[1 image(s) in the next message]",
+    )
+    assert camel([*sent]) == json.loads(recording)
+
+
+def test_a_gemini_stream_that_breaks_yields_no_call() -> None:
+    """Only the end of the whole answer says that its calls are whole."""
+    events = recorded_value("gemini.stream_1.events")
+    assert isinstance(events, list)
+    for at in range(len(events)):
+        turn = talk(Gemini()).decode_events(events[:at])
+
+        assert turn.requests == ()
+        assert turn.goes_on
+
+
+def test_a_signature_at_the_end_of_a_stream_is_kept() -> None:
+    """It comes on an empty text, which must not be taken for nothing."""
+    chat = talk(Gemini())
+    events = recorded_value("gemini.stream_1.events")
+    assert isinstance(events, list)
+    turn = chat.decode_events(events)
+
+    assert json.dumps(chat.encode(turn, [])[0]).count("thoughtSignature") == 2
+
+
+def test_arguments_that_vertex_sends_path_by_path_are_put_together() -> None:
+    """Text that goes on, nested paths, lists; whole when the call's own end was seen."""
+    pieces: list[JsonValue] = [
+        {"functionCall": {"name": "workspace__apply_patch", "willContinue": True}},
+        _piece({"jsonPath": "$.path", "stringValue": "a.", "willContinue": True}),
+        _piece({"jsonPath": "$.path", "stringValue": "txt"}),
+        _piece({"jsonPath": "$.patch", "stringValue": PATCH}),
+        _piece({"jsonPath": "$.more[1].deep['a.b']", "numberValue": 2}),
+        _piece({"jsonPath": "$.strip", "nullValue": "NULL_VALUE"}),
+        {"functionCall": {}},
+    ]
+    chunks = [{"candidates": [{"content": {"parts": [piece]}}]} for piece in pieces]
+
+    turn = talk(Gemini()).decode_events(chunks)
+
+    expected = {**ARGUMENTS[1], "more": [None, {"deep": {"a.b": 2}}]}
+    assert [request.arguments for request in turn.requests] == [expected]
+    assert not talk(Gemini()).decode_events(chunks[:-1]).requests
+
+
+def _piece(piece: JsonObject) -> JsonValue:
+    return {"functionCall": {"partialArgs": [piece], "willContinue": True}}
+
+
+def test_a_malformed_call_of_gemini_is_told_to_the_model() -> None:
+    """There is no content to send back; the model is asked again, with the reason."""
+    chat = talk(Gemini())
+    turn = chat.decode(recorded("gemini.response_malformed"))
+
+    assert (turn.stop, turn.reason) == (Stop.ERROR, "MALFORMED_FUNCTION_CALL")
+    assert turn.goes_on
+    (message,) = chat.encode(turn, [])
+    assert message["role"] == "user"
+    assert "malformed function call (Malformed function call: print" in json.dumps(message)
