@@ -195,8 +195,8 @@ class ChildProcess:
             env=self._spec.env,
             pass_fds=pass_fds,
             # Its own group: Ctrl-C in the terminal reaches the supervisor only, which then stops
-            # the children in order.
-            process_group=0,
+            # the children in order. A session and no `process_group`, which uvloop does not know.
+            start_new_session=True,
         )
 
     async def _ready(self) -> None:

@@ -7,6 +7,7 @@ Above: `cluster.py`, the test kit. Below: `child.py`, `spec.py`.
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from toolrail.supervisor.console import LineSink
 from toolrail.supervisor.spec import ChildSpec, ChildState, RestartBudget, Stage
 
 Clock = Callable[[], float]
+
+log = logging.getLogger(__name__)
 
 
 class ChildNeverReady(ClusterStartFailed):
@@ -179,7 +182,15 @@ class Supervisor:
         kept.task = asyncio.create_task(self._keep(kept), name=f"keep {spec.name}")
 
     async def _keep(self, kept: _Kept) -> None:
-        """Run one child until it is stopped or given up."""
+        """Run one child until it is stopped or given up; nothing else ends it unsaid."""
+        try:
+            await self._run_again_and_again(kept)
+        except Exception as error:
+            # Whoever waits for this child would wait for ever; its siblings can still be stopped.
+            log.exception("supervisor.defect", extra={"child": kept.status.spec.name})
+            await self._give_up(kept, f"given up after a defect of the supervisor ({error!r})")
+
+    async def _run_again_and_again(self, kept: _Kept) -> None:
         spec = kept.status.spec
         budget = RestartBudget(spec.restart)
         while not kept.stop_asked.is_set():
