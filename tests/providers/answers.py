@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from toolrail.providers import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from toolrail.providers import (
+    Anthropic,
+    Gemini,
+    GeminiInteractions,
+    OpenAIChat,
+    OpenAIResponses,
+    Provider,
+)
 from toolrail_schemas import JsonObject
 
 PATCH = "workspace__apply_patch"
@@ -110,6 +117,18 @@ def _gemini(calls: Sequence[Asked], stop: str) -> JsonObject:
     }
 
 
+def _interactions(calls: Sequence[Asked], stop: str) -> JsonObject:
+    said: JsonValue = {"type": "model_output", "content": [{"type": "text", "text": "Hm."}]}
+    thought: JsonValue = {"type": "thought", "signature": "s"}
+    steps: list[JsonValue] = [thought, said]
+    steps.extend(
+        {"type": "function_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in calls
+    )
+    status = {"calls": "requires_action", "length": "incomplete"}[stop]
+    return {"model": "gemini-3-x", "status": status, "steps": steps}
+
+
 def _text(call: Asked) -> JsonValue:
     return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
 
@@ -178,6 +197,17 @@ def _judge_gemini(contents: list[JsonObject]) -> None:
     assert not called
 
 
+def _judge_interactions(steps: list[JsonObject]) -> None:
+    called = [step for step in steps if step.get("type") == "function_call"]
+    answers = [step for step in steps if step.get("type") == "function_result"]
+    for call, result in zip(called, answers, strict=True):
+        assert isinstance(call["arguments"], dict)
+        assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", str(call["name"]))
+        _check_id(call["id"], 64)
+        assert call["id"] == result["call_id"]
+        assert result["result"]
+
+
 def _check_called(call: JsonObject, key: str) -> None:
     arguments = call[key]
     if isinstance(arguments, str):
@@ -205,4 +235,10 @@ SPEAKERS = (
     Speaker(OpenAIResponses(), _responses, _judge_responses, lambda n: OpenAIResponses(model=n)),
     Speaker(Anthropic(), _messages, _judge_messages, lambda name: Anthropic(model=name)),
     Speaker(Gemini(), _gemini, _judge_gemini, lambda name: Gemini(model=name)),
+    Speaker(
+        GeminiInteractions(),
+        _interactions,
+        _judge_interactions,
+        lambda name: GeminiInteractions(model=name),
+    ),
 )

@@ -4,12 +4,14 @@ Is: the public names of the package. Is not: what they do.
 Above: nothing. Below: `toolrail`.
 """
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 import toolrail
+from tests.sources import python_files, read
 
 
 @pytest.mark.parametrize("name", sorted(toolrail.__all__))
@@ -39,3 +41,18 @@ def test_speaking_a_providers_format_needs_no_sdk() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_only_the_providers_know_their_fields() -> None:
+    """The runtime works on calls and results; a new provider edits nothing of it."""
+    fields = re.compile(
+        "tool_use_id|function_call_output|functionCall|functionResponse|thoughtSignature"
+        "|encrypted_content|redacted_thinking|input_json_delta"
+    )
+    found = [
+        str(file)
+        for file in python_files("tooling", "workers", "schemas")
+        if "providers" not in file.parts and fields.search(read(file))
+    ]
+
+    assert not found

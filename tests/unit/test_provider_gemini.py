@@ -14,13 +14,14 @@ from tests.providers.scenario import (
     MEDIA,
     PATCH,
     camel,
+    check_two_calls,
     recorded,
     recorded_value,
     results,
     specs,
     talk,
 )
-from toolrail.providers import Conversation, Gemini, Stop
+from toolrail.providers import Conversation, Gemini, GeminiInteractions, Stop, ToolOptions
 from toolrail_schemas import JsonObject
 
 
@@ -122,3 +123,64 @@ def test_a_malformed_call_of_gemini_is_told_to_the_model() -> None:
     (message,) = chat.encode(turn, [])
     assert message["role"] == "user"
     assert "malformed function call (Malformed function call: print" in json.dumps(message)
+
+
+def test_interactions_go_back_as_the_sdk_sends_them() -> None:
+    """Thoughts and signatures in their places; errors have a flag, images stand in the result."""
+    chat = talk(GeminiInteractions())
+    response = recorded("gemini_interactions.response_1")
+    turn = chat.decode(response)
+
+    check_two_calls(turn)
+    sent = chat.encode(turn, results(turn.requests), media=MEDIA)
+    expected = recorded("gemini_interactions.request_2")["input"]
+    assert isinstance(expected, list)
+    assert sent == expected[1:]
+    assert json.dumps(sent[:3]) == json.dumps(response["steps"])
+    last = chat.decode(recorded("gemini_interactions.response_2"))
+    assert (last.requests, last.goes_on) == ((), False)
+    assert "red" in last.text
+
+
+def test_interactions_declare_tools_and_deferred_ones() -> None:
+    """As recorded, but for what Gemini takes of schemas."""
+    tools = Conversation(GeminiInteractions(), run_id="r").tools(specs())
+    recording = recorded("gemini_interactions.request_1")["tools"]
+    assert isinstance(recording, list)
+    for tool, expected in zip(tools, recording, strict=True):
+        assert isinstance(expected, dict)
+        assert {**tool, "parameters": {}} == {**expected, "parameters": {}}
+    deferred = Conversation(GeminiInteractions(), run_id="r").tools(
+        specs(deferred=True), ToolOptions(server_search=True)
+    )
+    assert deferred[0] == {"type": "tool_search", "execution": "server"}
+    assert [tool.get("defer_loading") for tool in deferred[1:]] == [True, True]
+
+
+def _interaction_events() -> list[JsonObject]:
+    """Return the recorded interaction as a stream, arguments cut at every character."""
+    steps = recorded("gemini_interactions.response_1")["steps"]
+    assert isinstance(steps, list)
+    events: list[JsonObject] = [{"event_type": "interaction.created", "interaction": {"id": "i"}}]
+    for index, step in enumerate(steps):
+        assert isinstance(step, dict)
+        arguments = step.pop("arguments", None)
+        events.append({"event_type": "step.start", "index": index, "step": step})
+        letters = json.dumps(arguments) if arguments else ""
+        for letter in letters:
+            delta: JsonObject = {"type": "arguments_delta", "arguments": letter}
+            events.append({"event_type": "step.delta", "index": index, "delta": delta})
+        events.append({"event_type": "step.stop", "index": index})
+    done: JsonObject = {"status": "requires_action"}
+    return [*events, {"event_type": "interaction.completed", "interaction": done}]
+
+
+def test_a_streamed_interaction_is_whole_only_at_its_end_markers() -> None:
+    """Arguments come letter by letter; a call counts when its step has stopped."""
+    events = _interaction_events()
+
+    check_two_calls(talk(GeminiInteractions()).decode_events(events))
+    for at in range(len(events)):
+        turn = talk(GeminiInteractions()).decode_events(events[:at])
+        stopped = [event["index"] for event in events[:at] if event["event_type"] == "step.stop"]
+        assert len(turn.requests) == (1 in stopped) + (2 in stopped)

@@ -15,7 +15,14 @@ from pydantic import JsonValue
 from tests.providers.answers import SPEAKERS, Asked, Speaker
 from tests.providers.scenario import answer, spec
 from toolrail.names import AliasMap, alias_of
-from toolrail.providers import Conversation, ToolBox, ToolOptions
+from toolrail.providers import (
+    Anthropic,
+    Conversation,
+    OpenAIResponses,
+    Provider,
+    ToolBox,
+    ToolOptions,
+)
 from toolrail.providers.ids import neutral_id, wire_id
 from toolrail.providers.schema import LossKind
 from toolrail_schemas import JsonObject, SurfaceMeta, ToolResult, ToolSpec
@@ -158,7 +165,7 @@ def test_respelled_keys_come_back_as_the_tools_own(speaker: Speaker) -> None:
     box = chat.toolbox
     assert box is not None
     wire = box.codecs["group.odd"].to_wire(ODD_ARGUMENTS)
-    if speaker.name in ("anthropic", "gemini"):
+    if not speaker.name.startswith("openai"):
         assert wire != ODD_ARGUMENTS
     turn = chat.decode(speaker.answer([Asked(wire, name="group__odd")], "calls"))
 
@@ -291,6 +298,51 @@ def test_a_deferred_tool_can_still_be_called(speaker: Speaker) -> None:
 
     assert turn.requests[0].name == "group.tool_0"
     speaker.judge(chat.encode(turn, [answer(turn.requests[0], "not loaded")]))
+
+
+@each_provider
+def test_a_tool_given_twice_is_declared_once(speaker: Speaker) -> None:
+    """A name twice is refused; the first counts."""
+    first = spec("group.tool", EMPTY, description="First.")
+    box = _encode(speaker, [first, spec("group.tool", ODD), spec("group.other", EMPTY)])
+
+    assert len(_declared(box)) == 2
+    assert "First." in json.dumps(_declared(box)[0])
+
+
+@pytest.mark.parametrize("provider", [OpenAIResponses(searches=False), Anthropic(searches=False)])
+def test_a_model_without_search_sees_only_loaded_tools(provider: Provider) -> None:
+    """Our search is an ordinary tool then, and answers in words."""
+    chat = Conversation(provider, run_id="r")
+    tools = chat.tools([spec("tool_search", EMPTY), *_many(2, deferred_loading=True)])
+
+    assert [tool["name"] for tool in tools] == ["tool_search"]
+    assert chat.toolbox is not None
+    assert chat.toolbox.left_out == ("group.tool_0", "group.tool_1")
+    assert not provider.capabilities.native_deferral
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_a_search_of_openai_that_found_nothing_says_so(is_error: bool) -> None:
+    """Its output has room for tools only, so the words follow."""
+    chat = Conversation(OpenAIResponses(), run_id="r")
+    chat.tools([spec("tool_search", EMPTY)])
+    search: JsonObject = {
+        "type": "tool_search_call",
+        "call_id": "c1",
+        "execution": "client",
+        "arguments": {},
+    }
+    turn = chat.decode({"output": [search], "status": "completed"})
+    request = turn.requests[0]
+    if is_error:
+        result = ToolResult.failure(request.id, request.name, code="tool.failed", text="No, sorry.")
+    else:
+        result = answer(request, "No, sorry.")
+
+    output, words = chat.encode(turn, [result])[1:]
+    assert output["tools"] == []
+    assert words == {"role": "developer", "content": "tool_search: No, sorry."}
 
 
 _NAMES = st.text("abXY09_-.", min_size=1, max_size=90) | st.text(max_size=40).filter(

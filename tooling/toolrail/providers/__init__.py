@@ -9,6 +9,7 @@ from toolrail.providers.anthropic import Anthropic
 from toolrail.providers.conversation import Conversation
 from toolrail.providers.decoding import DecodeContext
 from toolrail.providers.gemini import Gemini
+from toolrail.providers.gemini_interactions import GeminiInteractions
 from toolrail.providers.mcp import MCP
 from toolrail.providers.openai_chat import OpenAIChat
 from toolrail.providers.openai_responses import OpenAIResponses
@@ -25,6 +26,7 @@ __all__ = [
     "Conversation",
     "DecodeContext",
     "Gemini",
+    "GeminiInteractions",
     "Media",
     "Native",
     "OpenAIChat",

@@ -7,7 +7,7 @@ providers.md 1.3.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
@@ -81,10 +81,12 @@ class Anthropic:
     Attributes:
         model: What the next request goes to; thinking of another family is not sent there.
         realm: Organisation or transport, where signatures do not hold across them.
+        searches: Whether the model knows deferred tools.
     """
 
     model: str = ""
     realm: str = ""
+    searches: bool = True
 
     @property
     def name(self) -> str:
@@ -94,11 +96,11 @@ class Anthropic:
     @property
     def capabilities(self) -> Capabilities:
         """See `Provider`."""
-        return _CAPABILITIES
+        return replace(_CAPABILITIES, native_deferral=self.searches)
 
     def encode_tools(self, specs: Sequence[ToolSpec], options: ToolOptions) -> ToolBox:
         """See `Provider`."""
-        return encode_tools(specs, options, _TOOLS)
+        return encode_tools(specs, options, _TOOLS if self.searches else _PLAIN_TOOLS)
 
     def decode_calls(self, response: Mapping[str, JsonValue], context: DecodeContext) -> Turn:
         """See `Provider`."""
@@ -298,3 +300,4 @@ _TOOLS = ToolFormat(
     defers=True,
     search_tool={"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
 )
+_PLAIN_TOOLS = replace(_TOOLS, provider=f"{NAME} without search", defers=False, search_tool=None)

@@ -7,7 +7,7 @@ Source: providers.md 1.2 and 1.6.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
@@ -77,10 +77,12 @@ class OpenAIResponses:
     Attributes:
         model: What the next request goes to; reasoning of another family is not sent there.
         realm: Organisation; encrypted reasoning does not hold across them.
+        searches: Whether the model knows deferred tools and `tool_search`: GPT-5.4 and later.
     """
 
     model: str = ""
     realm: str = ""
+    searches: bool = True
 
     @property
     def name(self) -> str:
@@ -90,11 +92,11 @@ class OpenAIResponses:
     @property
     def capabilities(self) -> Capabilities:
         """See `Provider`."""
-        return _CAPABILITIES
+        return replace(_CAPABILITIES, native_deferral=self.searches)
 
     def encode_tools(self, specs: Sequence[ToolSpec], options: ToolOptions) -> ToolBox:
         """See `Provider`. `strict` is always said: left out, the API rewrites the schema."""
-        return encode_tools(specs, options, _TOOLS)
+        return encode_tools(specs, options, _TOOLS if self.searches else _PLAIN_TOOLS)
 
     def decode_calls(self, response: Mapping[str, JsonValue], context: DecodeContext) -> Turn:
         """See `Provider`."""
@@ -108,7 +110,8 @@ class OpenAIResponses:
         """See `Provider`."""
         if turn.native.fits(NAME, family_of(self.model), self.realm):
             return objects(turn.native.value())
-        return _rebuilt(turn, tools)
+        said: list[JsonObject] = [{"role": "assistant", "content": turn.text}] if turn.text else []
+        return said + [self._rebuilt(turn, call, tools) for call in turn.calls]
 
     def encode_results(
         self,
@@ -120,10 +123,13 @@ class OpenAIResponses:
     ) -> list[JsonObject]:
         """See `Provider`."""
         own = turn.native.provider == NAME
-        items = [
-            _output(call, result, call.wire_id if own else call.request.id, media, tools)
-            for call, result in answered(turn, results)
-        ]
+        items: list[JsonObject] = []
+        for call, result in answered(turn, results):
+            call_id = call.wire_id if own else call.request.id
+            if self._is_search(call, own=own):
+                items += _search_output(result, call_id, tools)
+            else:
+                items.append(_output(call, result, call_id, media, tools))
         if turn.problem:
             items.append({"role": "user", "content": turn.problem})
         return items
@@ -141,6 +147,24 @@ class OpenAIResponses:
             *self.encode_turn(turn, tools),
             *self.encode_results(turn, results, media=media, tools=tools),
         ]
+
+    def _is_search(self, call: Call, *, own: bool) -> bool:
+        """Whether the call stands in the request as a search."""
+        return self.searches and (call.kind == _SEARCH if own else call.request.name == SEARCH)
+
+    def _rebuilt(self, turn: Turn, call: Call, tools: ToolBox | None) -> JsonObject:
+        own = turn.native.provider == NAME
+        item: JsonObject = {"call_id": call.wire_id if own else call.request.id}
+        arguments = own_arguments(call, tools)
+        if self._is_search(call, own=own):
+            fields: JsonObject = {"execution": "client", "status": "completed"}
+            return {"type": _SEARCH, **item, **fields, "arguments": arguments}
+        return {
+            "type": _FUNCTION,
+            **item,
+            "name": alias_of(call.request.name),
+            "arguments": compact(arguments),
+        }
 
     def _read(
         self,
@@ -227,37 +251,25 @@ def _mend(content: JsonValue, calls: Sequence[MendedCall]) -> JsonValue:
     return list[JsonValue](items)
 
 
-def _rebuilt(turn: Turn, tools: ToolBox | None) -> list[JsonObject]:
-    own = turn.native.provider == NAME
-    items: list[JsonObject] = []
-    if turn.text:
-        items.append({"role": "assistant", "content": turn.text})
-    for call in turn.calls:
-        call_id = call.wire_id if own else call.request.id
-        arguments = own_arguments(call, tools)
-        if call.request.name == SEARCH:
-            item: JsonObject = {"type": _SEARCH, "call_id": call_id, "execution": "client"}
-            item.update({"status": "completed", "arguments": arguments})
-        else:
-            item = {"type": _FUNCTION, "call_id": call_id, "name": alias_of(call.request.name)}
-            item["arguments"] = compact(arguments)
-        items.append(item)
-    return items
+def _search_output(result: ToolResult, call_id: str, tools: ToolBox | None) -> list[JsonObject]:
+    """Return the tools that were found; where there are none, in words what the search said."""
+    found = [tools.declarations[name] for name in revealed(result, tools)] if tools else []
+    output: JsonObject = {
+        "type": "tool_search_output",
+        "call_id": call_id,
+        "execution": "client",
+        "status": "completed",
+        "tools": list[JsonValue](found),
+    }
+    if found:
+        return [output]
+    said = text_of(parts_of(result, {}, ROOM))
+    return [output, {"role": "developer", "content": f"tool_search: {said}"}]
 
 
 def _output(
     call: Call, result: ToolResult, call_id: str, media: Media, tools: ToolBox | None
 ) -> JsonObject:
-    is_search = call.kind == _SEARCH or call.request.name == SEARCH
-    if is_search and call.kind != _FUNCTION:
-        found = [tools.declarations[name] for name in revealed(result, tools)] if tools else []
-        return {
-            "type": "tool_search_output",
-            "call_id": call_id,
-            "execution": "client",
-            "status": "completed",
-            "tools": list[JsonValue](found),
-        }
     kind = "custom_tool_call_output" if call.kind == _CUSTOM else "function_call_output"
     parts = parts_of(result, media, ROOM)
     if result.is_error:
@@ -275,13 +287,17 @@ def _block(part: Part) -> JsonValue:
 
 
 def _declare(tool: Declaration) -> JsonObject:
-    if tool.spec.name == SEARCH:
-        return {
-            "type": "tool_search",
-            "execution": "client",
-            "description": tool.description,
-            "parameters": tool.adapted.schema,
-        }
+    if tool.spec.name != SEARCH:
+        return _declare_function(tool)
+    return {
+        "type": "tool_search",
+        "execution": "client",
+        "description": tool.description,
+        "parameters": tool.adapted.schema,
+    }
+
+
+def _declare_function(tool: Declaration) -> JsonObject:
     declared: JsonObject = {
         "type": "function",
         "name": tool.wire_name,
@@ -303,4 +319,11 @@ _TOOLS = ToolFormat(
     description_chars=1024,
     defers=True,
     search_tool={"type": "tool_search", "execution": "server"},
+)
+_PLAIN_TOOLS = replace(
+    _TOOLS,
+    provider=f"{NAME} without search",
+    declare=_declare_function,
+    defers=False,
+    search_tool=None,
 )

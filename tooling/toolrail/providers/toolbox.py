@@ -119,7 +119,11 @@ class ToolFormat:
 
 
 def encode_tools(specs: Sequence[ToolSpec], options: ToolOptions, wire: ToolFormat) -> ToolBox:
-    """Return the tools as the provider takes them; the same for the same specs, from a cache."""
+    """Return the tools as the provider takes them; the same for the same specs, from a cache.
+
+    Of specs of one name the first counts: a name twice is refused.
+    """
+    specs = list({spec.name: spec for spec in reversed(specs)}.values())[::-1]
     key = (wire.provider, options_key(options), tuple(spec.spec_hash for spec in specs))
     box = _BOXES.get(key)
     if box is None:
