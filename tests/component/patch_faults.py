@@ -21,7 +21,6 @@ CALL = "f" * 16
 STEPS_MAX = 400
 TOLD = 3
 """The descriptor on which a child tells its end."""
-_MAKES = os.O_CREAT | os.O_WRONLY | os.O_RDWR
 _EVENTS = frozenset({"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"})
 _NEEDS_ROOM = frozenset({"os.link", "os.mkdir", "open"})
 
@@ -66,7 +65,7 @@ class Fault:
         self.seen = 0
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
-        makes = event == "open" and isinstance(flags := arguments[2], int) and flags & _MAKES
+        makes = event == "open" and isinstance(flags := arguments[2], int) and flags & os.O_EXCL
         if event not in _EVENTS and not makes:
             return
         self.seen += 1

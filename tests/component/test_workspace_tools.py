@@ -55,6 +55,7 @@ def test_the_tools_are_declared_as_the_contract_says() -> None:
         "workspace.read_file": (True, none, not_needed, False),
         "workspace.write_file": (False, SideEffect.WORKSPACE, Rollback.CHECKPOINT, False),
         "workspace.apply_patch": (False, SideEffect.WORKSPACE, Rollback.CHECKPOINT, False),
+        "workspace.create_checkpoint": (False, SideEffect.CONTROL, not_needed, False),
         "workspace.finish": (False, SideEffect.CONTROL, not_needed, False),
     }
     for tool in TOOLS:
@@ -80,7 +81,7 @@ def test_finish_without_a_manifest_is_accepted(workspace: Workspace) -> None:
     """The reason comes back as data."""
     output = workspace.finish(reason="all done")
 
-    assert facts_of(output) == {"reason": "all done", "artifacts": []}
+    assert facts_of(output) == {"reason": "all done", "artifacts": [], "checkpoint_id": "cp1"}
     assert not output.is_error
     assert code_of(lambda: workspace.finish(reason="x" * 501)) == "tool.invalid_arguments"
 

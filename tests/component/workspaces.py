@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from toolrail.errors import SystemFailure, ToolError, ToolrailError
 from toolrail.tools import Tool, ToolContext, ToolOutput
 from toolrail_schemas import JsonObject, TextBlock
+from toolrail_workers.builtin.checkpoints import CheckpointLimits
 from toolrail_workers.builtin.locks import ThreadLocks
 from toolrail_workers.builtin.paths import parse_path
 from toolrail_workers.builtin.roots import Roots
@@ -40,6 +41,7 @@ class Workspace:
     roots: Roots = field(default_factory=Roots)
     keep: Callable[[bytes, str], str] | None = None
     calls: int = 0
+    limits: CheckpointLimits = field(default_factory=CheckpointLimits)
 
     def context(self, call_key: str | None = None) -> ToolContext:
         """Return the context of a new call, or of another attempt of an old one."""
@@ -56,7 +58,11 @@ class Workspace:
         """Run a tool and return its output; its errors come through."""
         context = context or self.context()
         with open_workspace(
-            self.top, roots=self.roots, threads=self.threads, check_alive=context.check_alive
+            self.top,
+            roots=self.roots,
+            threads=self.threads,
+            check_alive=context.check_alive,
+            limits=self.limits,
         ) as workspace:
             return _BY_VERB[verb].run(
                 arguments, replace(context, workspace=workspace, session=workspace.versions)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from toolrail.errors import SystemFailure, ToolError
 from toolrail.tools import ToolOutput
 from toolrail_schemas import JsonObject, TextBlock
+from toolrail_workers.builtin.checkpointing import checkpoint_after
 from toolrail_workers.builtin.files import read_whole
 from toolrail_workers.builtin.paths import LogicalPath
 from toolrail_workers.builtin.roots import MANIFEST
@@ -56,12 +57,12 @@ class Manifest(BaseModel):
     required: tuple[RequiredArtifact, ...] = ()
 
 
-def finish(workspace: RunWorkspace, reason: str | None) -> ToolOutput:
-    """Return that the run may end.
+def finish(workspace: RunWorkspace, reason: str | None, call_key: str) -> ToolOutput:
+    """Return that the run may end, with all its files in a checkpoint.
 
     Raises:
         ToolError: `workspace.manifest_incomplete`, with every artifact that is missing or wrong.
-        SystemFailure: The manifest itself cannot be read.
+        SystemFailure: The manifest itself cannot be read; `checkpoint.create_failed`.
     """
     missing: list[JsonObject] = []
     manifest = _load(workspace)
@@ -79,9 +80,15 @@ def finish(workspace: RunWorkspace, reason: str | None) -> ToolOutput:
         )
     count = len(manifest.required)
     text = f"Finished; {count} required artifacts are complete." if count else "Finished."
+    taken = checkpoint_after(workspace, call_key)
     return ToolOutput(
         content=(TextBlock(text=text),),
-        structured={"reason": reason, "artifacts": [item.path for item in manifest.required]},
+        structured={
+            "reason": reason,
+            "artifacts": [item.path for item in manifest.required],
+            "checkpoint_id": taken.checkpoint_id,
+        },
+        events=taken.events,
     )
 
 

@@ -14,6 +14,7 @@ from typing import cast
 from toolrail.errors import ToolError
 from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import JsonObject, sha256_hex
+from toolrail_workers.builtin.checkpointing import checkpoint_after
 from toolrail_workers.builtin.diffs import make_diff, store_diff
 from toolrail_workers.builtin.files import read_whole
 from toolrail_workers.builtin.intents import Diff
@@ -83,16 +84,18 @@ class _Call:
         paths = {path for op in ops for path in (op.path, op.move_to) if path is not None}
         with self._workspace.holding(paths):
             done = self._workspace.changes.effect(self._context.call_key)
-            if done is not None:
-                return self._answer(done.facts, done.diff)
-            try:
-                planned = self._plan(ops, patch.format)
-            except NotText as found:
-                return _not_text(found)
-            facts = facts_of(planned, patch.normalized, dry_run=self._request.dry_run)
-            diff = make_diff(differences_of(planned))
-            if not self._request.dry_run:
-                self._change(planned, facts, diff)
+            if done is None:
+                try:
+                    planned = self._plan(ops, patch.format)
+                except NotText as found:
+                    return _not_text(found)
+                facts = facts_of(planned, patch.normalized, dry_run=self._request.dry_run)
+                diff = make_diff(differences_of(planned))
+                if not self._request.dry_run:
+                    self._change(planned, facts, diff)
+            else:
+                facts, diff = done.facts, done.diff
+        # Only without the locks: a checkpoint takes all of them.
         return self._answer(facts, diff)
 
     def _plan(self, ops: Sequence[NamedOp], form: Format) -> Plan:
@@ -144,7 +147,11 @@ class _Call:
         return known is not None and known.complete and known.sha256 == before
 
     def _answer(self, facts: JsonObject, diff: Diff | None) -> ToolOutput:
-        return answer(facts, store_diff(self._context, diff), ())
+        stored = store_diff(self._context, diff)
+        if self._request.dry_run:
+            return answer(facts, stored, ())
+        taken = checkpoint_after(self._workspace, self._context.call_key)
+        return answer({**facts, "checkpoint_id": taken.checkpoint_id}, stored, taken.events)
 
 
 def _named(workspace: RunWorkspace, ops: Sequence[FileOp]) -> list[NamedOp]:

@@ -14,6 +14,8 @@ from pathlib import Path
 from toolrail.errors import ToolError
 from toolrail_schemas import sha256_hex
 from toolrail_workers.builtin import faults
+from toolrail_workers.builtin.checkpoint_store import DirectoryStore
+from toolrail_workers.builtin.checkpoints import CheckpointLimits, Checkpoints
 from toolrail_workers.builtin.endings import digest_at
 from toolrail_workers.builtin.files import digest, read_whole, staged
 from toolrail_workers.builtin.intents import Intents
@@ -26,8 +28,9 @@ from toolrail_workers.builtin.walk import Entry, Tree
 
 FILE_MAX_BYTES = 32 * 1024 * 1024
 """Largest file that is read into memory. A larger one can be replaced and digested, not read."""
-_STATE = ("locks", "versions", "intents", "effects")
+_STATE = ("locks", "versions", "intents", "effects", "blobs", "checkpoints")
 """The run's own directories."""
+CHECKPOINT_LIMITS = CheckpointLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +57,14 @@ class RunWorkspace:
         locks: PathLocks,
         versions: VersionMemory,
         changes: Transactions,
+        checkpoints: Checkpoints,
         check_alive: Callable[[], None],
     ) -> None:
         self.tree = tree
         self.roots = roots
         self.versions = versions
         self.changes = changes
+        self.checkpoints = checkpoints
         self.check_alive = check_alive
         self._locks = locks
 
@@ -99,31 +104,38 @@ class RunWorkspace:
             self.versions.observe(path, sha256, total_lines=total_lines, lines=lines)
 
     @contextlib.contextmanager
-    def holding(self, paths: Collection[LogicalPath] | None) -> Generator[None]:
+    def holding(
+        self,
+        paths: Collection[LogicalPath] | None,
+        *,
+        check_alive: Callable[[], None] | None = None,
+    ) -> Generator[None]:
         """Hold the locks of resolved paths, with no change of them left half done.
 
         Args:
             paths: Which; None for all there are.
+            check_alive: Asked while waiting, instead of the call.
 
         Raises:
             SystemFailure: `workspace.rollback_failed`.
             ToolError: `tool.cancelled` or `tool.timeout` while waiting.
         """
+        check_alive = check_alive or self.check_alive
         while True:
-            with self._hold(paths):
+            with self._hold(paths, check_alive):
                 # Its owner may have died while we waited for him.
                 left = self.changes.abandoned(paths)
                 if not left:
                     yield
                     return
-            self.changes.settle(left, self.check_alive)
+            self.changes.settle(left, check_alive)
 
     def _hold(
-        self, paths: Collection[LogicalPath] | None
+        self, paths: Collection[LogicalPath] | None, check_alive: Callable[[], None]
     ) -> contextlib.AbstractContextManager[None]:
         if paths is None:
-            return self._locks.hold_all(self.check_alive)
-        return self._locks.hold(paths, self.check_alive)
+            return self._locks.hold_all(check_alive)
+        return self._locks.hold(paths, check_alive)
 
     @contextlib.contextmanager
     def held(self, path: LogicalPath) -> Generator[HeldFile]:
@@ -225,7 +237,12 @@ class RunWorkspace:
 
 @contextlib.contextmanager
 def open_workspace(
-    place: Path, *, roots: Roots, threads: ThreadLocks, check_alive: Callable[[], None]
+    place: Path,
+    *,
+    roots: Roots,
+    threads: ThreadLocks,
+    check_alive: Callable[[], None],
+    limits: CheckpointLimits = CHECKPOINT_LIMITS,
 ) -> Generator[RunWorkspace]:
     """Give the workspace at `place`, which is made with all its roots if it does not exist.
 
@@ -241,6 +258,7 @@ def open_workspace(
             locks = PathLocks(state["locks"], threads)
             versions = VersionMemory(state["versions"])
             intents = Intents(state["intents"], state["effects"])
+            store = DirectoryStore(state["blobs"], state["checkpoints"])
             changes = Transactions(tree, locks=locks, versions=versions, intents=intents)
             # Whoever died here last may have left a change half done.
             changes.recover()
@@ -250,6 +268,7 @@ def open_workspace(
                 locks=locks,
                 versions=versions,
                 changes=changes,
+                checkpoints=Checkpoints(store, limits),
                 check_alive=check_alive,
             )
 

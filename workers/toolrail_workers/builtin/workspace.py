@@ -1,8 +1,9 @@
-"""Declare the workspace tools: list, read, write, patch, finish.
+"""Declare the workspace tools: list, read, write, patch, keep, finish.
 
 Is: names, parameters, effects and examples, as a model and a policy see them. Is not: what the
-tools do (`listing.py`, `reading.py`, `writing.py`, `patches.py`, `finishing.py`).
-Above: the entry point `toolrail.tools`, `executor.py`. Below: those five.
+tools do (`listing.py`, `reading.py`, `writing.py`, `patches.py`, `checkpointing.py`,
+`finishing.py`).
+Above: the entry point `toolrail.tools`, `executor.py`. Below: those six.
 """
 
 from typing import Annotated, Literal
@@ -22,6 +23,11 @@ from toolrail.tools import (
     tool,
 )
 from toolrail_schemas import JsonObject, Permission
+from toolrail_workers.builtin.checkpointing import (
+    LABEL_MAX_CHARS,
+    PATHS_MAX,
+    create_checkpoint,
+)
 from toolrail_workers.builtin.finishing import finish
 from toolrail_workers.builtin.listing import DEPTH_MAX, LIMIT_MAX, Query, list_entries
 from toolrail_workers.builtin.patches import Request, apply_patch
@@ -240,6 +246,44 @@ def patch_files(
 
 
 @tool(
+    "workspace.create_checkpoint",
+    title="Create checkpoint",
+    destructive=False,
+    open_world=False,
+    # What has not changed since is not kept twice.
+    idempotent=True,
+    # Files stay as they are.
+    side_effect=SideEffect.CONTROL,
+    permission=Permission.ALWAYS_ALLOW,
+    isolation=Isolation.THREAD,
+    surface=SurfaceMeta(
+        tags=("files",),
+        input_examples=({"label": "before the rewrite"}, {"paths": ["output/report.md"]}),
+    ),
+)
+def checkpoint_files(
+    context: ToolContext,
+    label: Annotated[
+        str | None,
+        Field(min_length=1, max_length=LABEL_MAX_CHARS, description="What it is known by."),
+    ] = None,
+    paths: Annotated[
+        list[str] | None,
+        Field(
+            min_length=1,
+            max_length=PATHS_MAX,
+            description="Files to keep; left out, all of the writable folders.",
+        ),
+    ] = None,
+) -> ToolOutput:
+    """Keep what files hold now, so that a person can go back to it.
+
+    Every change of a file makes one by itself; a label keeps it from being pruned.
+    """
+    return create_checkpoint(_workspace_of(context), label, paths, context)
+
+
+@tool(
     "workspace.finish",
     title="Finish",
     destructive=False,
@@ -261,7 +305,7 @@ def finish_run(
     Every file that was required of this run is checked first; what is missing is listed and the
     run goes on.
     """
-    return finish(_workspace_of(context), reason)
+    return finish(_workspace_of(context), reason, context.call_key)
 
 
 def _workspace_of(context: ToolContext) -> RunWorkspace:
@@ -270,4 +314,11 @@ def _workspace_of(context: ToolContext) -> RunWorkspace:
     return context.workspace
 
 
-TOOLS: tuple[Tool, ...] = (list_files, read_file, write_file, patch_files, finish_run)
+TOOLS: tuple[Tool, ...] = (
+    list_files,
+    read_file,
+    write_file,
+    patch_files,
+    checkpoint_files,
+    finish_run,
+)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from toolrail.errors import ToolError
 from toolrail.tools import ToolContext, ToolOutput
 from toolrail_schemas import Block, EventType, JsonObject, TextBlock, sha256_hex, workspace_ref
+from toolrail_workers.builtin.checkpointing import checkpoint_after
 from toolrail_workers.builtin.diffs import Difference, make_diff, store_diff
 from toolrail_workers.builtin.paths import LogicalPath
 from toolrail_workers.builtin.run_workspace import (
@@ -63,6 +64,7 @@ def write_text(
     Raises:
         ToolError: By the path rules; `workspace.already_exists`, `write_requires_read`,
             `stale_file`, `read_too_large`; `tool.invalid_arguments`.
+        SystemFailure: `checkpoint.create_failed`; the file was written.
     """
     path = workspace.resolve(raw_path, writing=True)
     content = _checked(wanted)
@@ -72,20 +74,40 @@ def write_text(
         known = workspace.versions.known(path)
         expected = None if known is None else known.sha256
     with workspace.held(path) as held:
-        done = workspace.versions.applied(path, context.call_key, held.sha256)
-        if done is not None:
-            return _output(path, _Written(facts=done.facts), context)
-        _refuse_state(held, path, wanted, expected)
-        if wanted.mode is WriteMode.APPEND and held.sha256 is not None:
-            before = held.content
-            if before is None:
-                raise too_large(path)
-            if TextFile.of(before) is None:
-                size = len(before)
-                return not_text(path, sha256=held.sha256, size=size, start=before[:64])
-            content = before + content
-        written = _apply(workspace, held, wanted.mode, content, context.call_key)
-    return _output(path, written, context)
+        written = _write(workspace, held, wanted, _Call(content, expected, context.call_key))
+    if isinstance(written, ToolOutput):
+        return written
+    return _output(workspace, path, written, context)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a call brings besides its wish."""
+
+    content: bytes
+    expected: str | None
+    """The version that it may replace."""
+    key: str
+
+
+def _write(
+    workspace: RunWorkspace, held: HeldFile, wanted: Wanted, call: _Call
+) -> _Written | ToolOutput:
+    """Write the file under its lock; an output is the answer that it is no text."""
+    path, content = held.path, call.content
+    done = workspace.versions.applied(path, call.key, held.sha256)
+    if done is not None:
+        return _Written(facts=done.facts)
+    _refuse_state(held, path, wanted, call.expected)
+    if wanted.mode is WriteMode.APPEND and held.sha256 is not None:
+        before = held.content
+        if before is None:
+            raise too_large(path)
+        if TextFile.of(before) is None:
+            size = len(before)
+            return not_text(path, sha256=held.sha256, size=size, start=before[:64])
+        content = before + content
+    return _apply(workspace, held, wanted.mode, content, call.key)
 
 
 def _checked(wanted: Wanted) -> bytes:
@@ -147,7 +169,7 @@ def _apply(
         "total_lines": count_lines(content),
         "sha256": after,
         "old_sha256": held.sha256,
-        # The checkpoint after a change is not made yet; the field is part of the contract.
+        # Made when the change is; see `_output`.
         "checkpoint_id": None,
         "no_change": after == held.sha256,
     }
@@ -162,7 +184,9 @@ def _apply(
     return _Written(facts=facts, before=held.content, after=content)
 
 
-def _output(path: LogicalPath, written: _Written, context: ToolContext) -> ToolOutput:
+def _output(
+    workspace: RunWorkspace, path: LogicalPath, written: _Written, context: ToolContext
+) -> ToolOutput:
     facts = written.facts
     sha256 = str(facts["sha256"])
     if facts["no_change"]:
@@ -188,11 +212,12 @@ def _output(path: LogicalPath, written: _Written, context: ToolContext) -> ToolO
         "bytes": facts["bytes"],
         "old_sha256": facts["old_sha256"],
     }
+    taken = checkpoint_after(workspace, context.call_key)
     return ToolOutput(
         content=tuple(blocks),
-        structured=facts,
+        structured={**facts, "checkpoint_id": taken.checkpoint_id},
         resource_refs=tuple(refs),
-        events=((EventType.WORKSPACE_FILE_WRITTEN, event),),
+        events=((EventType.WORKSPACE_FILE_WRITTEN, event), *taken.events),
     )
 
 
