@@ -18,16 +18,7 @@ from tests.sources import ROOT
 
 KEPT = ROOT / "build" / "chaos"
 NEMESIS_S = 180.0
-TESTS = (
-    "-m",
-    "pytest",
-    "-q",
-    "-n",
-    "2",
-    "--long",
-    "tests/chaos",
-    "tests/unit/test_chaos_checker.py",
-)
+TESTS = ("tests/chaos", "tests/unit/test_chaos_checker.py")
 
 
 def main() -> int:

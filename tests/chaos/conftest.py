@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator
 import pytest
 import pytest_asyncio
 
-from tests.chaos.rig import Caller, Rig, open_caller, open_rig
+from tests.chaos.clients import Caller, open_caller
+from tests.chaos.rig import Rig, open_rig
 
 WORKERS = ("builtin.1", "builtin.2")
 
@@ -19,7 +20,7 @@ async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Rig]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def caller(rig: Rig) -> AsyncGenerator[Caller]:
-    """A client with a run; afterwards the checker judges all that ever happened in the cell."""
+    """A client with a run; afterwards the checker judges all that happened in it."""
     async with open_caller(rig) as caller:
         yield caller
 

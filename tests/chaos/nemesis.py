@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.chaos.checker import DOUBLES, LOSSES, Violation
+from tests.chaos.clients import Caller, Client, open_client
 from tests.chaos.deeds import DEEDS
 from tests.chaos.records import Records, now_ms
-from tests.chaos.rig import Caller, Client, Rig, open_client, open_rig
+from tests.chaos.rig import Rig, open_rig
 from toolrail.errors import RedisUnavailable, WaitTimeout
 from toolrail.tasks import end_task
 

@@ -23,6 +23,7 @@ class FaultProxy:
         self._server: asyncio.Server | None = None
         self._gates = {"up": asyncio.Event(), "down": asyncio.Event()}
         self._held = {"up": bytearray(), "down": bytearray()}
+        self._trap = b""
         self._refuses = False
         self._writers: set[asyncio.StreamWriter] = set()
         for gate in self._gates.values():
@@ -47,6 +48,10 @@ class FaultProxy:
             self._held[way].clear()
             self._gates[way].clear()
 
+    def trap(self, words: bytes) -> None:
+        """Hold commands from the first one on that has these words; b"" is no trap."""
+        self._trap = words
+
     def open(self, *ways: Way) -> None:
         """Let pass, late, what was held back, also of connections that were given up since."""
         for way in ways:
@@ -54,7 +59,7 @@ class FaultProxy:
 
     def holds(self, way: Way, words: bytes) -> bool:
         """Return whether something with these words is held back."""
-        return words in self._held[way]
+        return not self._gates[way].is_set() and words in self._held[way]
 
     def cut(self) -> None:
         """Reset every connection."""
@@ -97,6 +102,9 @@ class FaultProxy:
         gate, held = self._gates[way], self._held[way]
         with suppress(OSError):
             while data := await reader.read(CHUNK_BYTES):
+                if way == "up" and self._trap and self._trap in data:
+                    self._trap = b""
+                    self.hold("up")
                 if not gate.is_set():
                     held += data
                     await gate.wait()

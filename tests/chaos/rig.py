@@ -10,31 +10,29 @@ import json
 import os
 import signal
 import sys
-import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis
-from pydantic import JsonValue, SecretStr
+from pydantic import SecretStr
 
 from tests.chaos.checker import Violation, check
 from tests.chaos.effect_tools import UNITS
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.records import Event, Histories, Records, read_journals
 from tests.sources import ROOT
-from tests.waiting import await_until
-from toolrail import CallRequest, Run, Settings, Toolrail
+from tests.waiting import POLL_S, await_until
+from toolrail import Settings
 from toolrail.doorbell import RedisDoorbell
 from toolrail.embedded import EmbeddedRedis
-from toolrail.errors import AdmissionClosed, RedisUnavailable
 from toolrail.keys import Keys
 from toolrail.request import Ticket
 from toolrail.settings import own_environment, variable_of
 from toolrail.supervisor.spec import ChildSpec, RestartPolicy, Stage
 from toolrail.testing import Cluster
-from toolrail_schemas import Doorbell, ToolResult, call_key
+from toolrail_schemas import Doorbell
 
 LEASE_S = 2.0
 RECOVERY_S = LEASE_S + 5.0
@@ -164,25 +162,46 @@ class Rig:
         """SIGSTOP workers, all there are; none of them waits in Redis for a doorbell either."""
         for name in names:
             self.signal(name, signal.SIGSTOP)
-
         with self.redis() as client:
-            for one in client.client_list():
-                if one["cmd"] == "blmpop" and "b" in one["flags"]:
-                    client.client_unblock(int(one["id"]))
+            for one in self._waiting():
+                client.client_unblock(int(one["id"]))
+
+    async def until_all_wait(self) -> None:
+        """Return when every worker waits in Redis for a doorbell."""
+        count = len(self.cluster.workers())
+        await await_until(
+            lambda: len(self._waiting()) >= count, "all wait for doorbells", timeout_s=BOUND_S
+        )
+
+    def _waiting(self) -> list[dict[str, str]]:
+        with self.redis() as client:
+            clients = client.client_list()
+        return [one for one in clients if one["cmd"] == "blmpop" and "b" in one["flags"]]
 
     def heal(self) -> None:
         """Let everything go on that was frozen or held back."""
         for proxy in self.proxies.values():
+            proxy.trap(b"")
             proxy.open("up", "down")
         for name in self.cluster.workers():
             with suppress(ProcessLookupError):
                 self.signal(name, signal.SIGCONT)
 
     async def rest(self) -> None:
-        """Return when every worker is ready, as before the fault."""
+        """Return when every worker is ready, as before the fault, and none is at work."""
         self.heal()
         for name in self.cluster.workers():
             await self.cluster.wait_ready(name)
+
+        # What is still at work after that is for the checker to tell.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RECOVERY_S):
+                while self._works():  # noqa: ASYNC110  # Redis is asked, nobody tells
+                    await asyncio.sleep(POLL_S)
+
+    def _works(self) -> bool:
+        with self.redis() as client:
+            return int(str(client.zcard(self.keys.leases))) > 0
 
     def messages(self, queue: str = "builtin") -> int:
         """Return how many doorbells are in a queue."""
@@ -240,67 +259,6 @@ class Rig:
         return records, check(records, caps=BUDGETS)
 
 
-class Caller:
-    """A careful agent service: it dispatches until it is told, and waits until it is answered."""
-
-    def __init__(self, rig: Rig, rail: Toolrail, run: Run) -> None:
-        self.rail = rail
-        self.run = run
-        self._rig = rig
-        self._series = uuid.uuid4().hex[:8]
-
-    def ids(self, count: int) -> list[str]:
-        """Return the ids of so many calls, the same each time and no other caller's."""
-        return [f"{self._series}-{number}" for number in range(count)]
-
-    def request(self, call_id: str, tool: str, **pauses: float) -> CallRequest:
-        """Return a call of an effect tool; each is a turn of its own, for the turn's budget."""
-        arguments: dict[str, JsonValue] = {"file": str(self._rig.histories.effects_file), **pauses}
-        if not tool.startswith("effects."):
-            arguments["call_id"] = call_id
-        turn = int(call_id.rpartition("-")[2])
-        return CallRequest(id=call_id, name=tool, arguments=arguments, turn=turn)
-
-    def ticket(self, call_id: str, tool: str) -> Ticket:
-        """Return the ticket of a call that somebody else dispatched."""
-        key = call_key(self.run.id, 0, call_id)
-        return Ticket(self.run.id, key, call_id, tool, 0, "queued")
-
-    async def dispatch(self, call_id: str, tool: str, **pauses: float) -> Ticket:
-        """Return the ticket of an accepted call; the call's id makes trying again safe."""
-        request = self.request(call_id, tool, **pauses)
-        while True:
-            try:
-                ticket = await self.run.dispatch(request)
-            except (RedisUnavailable, AdmissionClosed):
-                continue
-            repeatable = tool in REPEATABLE
-            self._rig.histories.accepted(self.run.id, call_id, repeatable=repeatable)
-            return ticket
-
-    async def answer(self, call_id: str, ticket: Ticket, *, timeout_s: float) -> ToolResult:
-        """Return the result of a call.
-
-        Raises:
-            WaitTimeout: There was none in time.
-        """
-        async with asyncio.timeout(timeout_s + BOUND_S):
-            while True:
-                try:
-                    result = await self.run.wait(ticket, timeout_s=timeout_s)
-                except RedisUnavailable:
-                    continue
-                self._rig.histories.answered(self.run.id, call_id, result.error_code)
-                return result
-
-    async def call(
-        self, call_id: str, tool: str, *, timeout_s: float = BOUND_S, **pauses: float
-    ) -> ToolResult:
-        """Return the result of a new call."""
-        ticket = await self.dispatch(call_id, tool, **pauses)
-        return await self.answer(call_id, ticket, timeout_s=timeout_s)
-
-
 @asynccontextmanager
 async def open_rig(
     folder: Path,
@@ -338,52 +296,3 @@ async def open_rig(
 async def _stop_proxies(proxies: Mapping[str, FaultProxy]) -> None:
     for proxy in proxies.values():
         await proxy.stop()
-
-
-class Client:
-    """One client process, as far as the cell can tell."""
-
-    def __init__(self, rig: Rig, rail: Toolrail) -> None:
-        self._rig = rig
-        self._rail = rail
-
-    async def open_run(self) -> Caller:
-        """Return a new run, however often Redis is away."""
-        while True:
-            try:
-                run = await self._rail.open_run(profile=PROFILE, user=USER)
-            except (RedisUnavailable, AdmissionClosed):
-                continue
-            return Caller(self._rig, self._rail, run)
-
-    async def tools_known(self, count: int) -> None:
-        """Return once so many effect tools are known."""
-        caller = await self.open_run()
-
-        async def are_known() -> bool:
-            await self._rail.refresh_tools()
-            names = [tool.name for tool in await caller.run.tools()]
-            return sum("effects." in name for name in names) >= count
-
-        await await_until(are_known, f"{count} tools are known", timeout_s=BOUND_S)
-        await caller.run.complete()
-
-
-@asynccontextmanager
-async def open_client(rig: Rig, name: str, *, tools: int) -> AsyncGenerator[Client]:
-    """Give a client with a way to Redis of its own, once so many tools are known to it."""
-    settings = await rig.proxied(name, rig.settings)
-    async with Toolrail(settings) as rail:
-        client = Client(rig, rail)
-        await client.tools_known(tools)
-        yield client
-
-
-@asynccontextmanager
-async def open_caller(rig: Rig) -> AsyncGenerator[Caller]:
-    """Give a client with an open run; afterwards all is at rest, and the checker finds nothing."""
-    async with rig.cluster.client() as rail:
-        yield await Client(rig, rail).open_run()
-        await rig.rest()
-        _, violations = rig.judge()
-        assert not violations, "\n".join(map(str, violations))

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.clients import Caller, open_caller
 from tests.chaos.deeds import kill_all_connections
 from tests.chaos.effect_tools import UNITS
-from tests.chaos.rig import RECOVERY_S, Caller, Rig, open_caller, open_rig
+from tests.chaos.rig import RECOVERY_S, Rig, open_rig
 from tests.sources import ROOT
 from tests.waiting import await_until
 from toolrail import Settings

@@ -8,12 +8,16 @@ import psutil
 import pytest
 from pydantic import JsonValue
 
-from tests.chaos.rig import RECOVERY_S, Caller, Rig
+from tests.chaos.clients import Caller
+from tests.chaos.conftest import WORKERS
+from tests.chaos.rig import RECOVERY_S, Rig
 from tests.promises import promise
 from tests.waiting import await_until
 from toolrail import CallRequest
 
 CALLS = 12
+FINISH = b"tool_call_completed"
+"""Stands in the command that hands in a success."""
 LONG_S = 30.0
 """Longer than any test: a call of it ends by what is done to its worker."""
 
@@ -51,14 +55,15 @@ async def test_a_frozen_workers_result_is_refused_and_journaled_late(
 ) -> None:
     """Its finish is on the wire when it freezes past its lease, and arrives after the other's."""
     [call_id] = caller.ids(1)
-    ticket = await caller.dispatch(call_id, "effects.again", after_s=0.3)
+    proxies = [rig.proxies[name] for name in WORKERS]
+    for proxy in proxies:
+        proxy.trap(FINISH)
+    ticket = await caller.dispatch(call_id, "effects.again", after_s=0.2)
     name = await rig.until_started(call_id)
     proxy = rig.proxies[name]
-    await rig.until_effect(call_id)
-    proxy.hold("up")
-    await await_until(
-        lambda: proxy.holds("up", b"tool_call_completed"), "the finish is on the wire"
-    )
+    await await_until(lambda: proxy.holds("up", FINISH), "the finish is on the wire")
+    for each in proxies:
+        each.trap(b"")
     rig.signal(name, signal.SIGSTOP)
     result = await caller.answer(call_id, ticket, timeout_s=RECOVERY_S)
     proxy.open("up")
