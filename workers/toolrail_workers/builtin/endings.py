@@ -122,10 +122,13 @@ class Ending:
 
     def learn(self) -> None:
         """Let the run know the new versions."""
+        known: dict[LogicalPath, KnownVersion | None] = {}
         for step in self._intent.steps:
             after = step.after
-            known = None if after is None else KnownVersion(after, complete=step.complete)
-            self._versions.replace(step.logical, known)
+            known[step.logical] = (
+                None if after is None else KnownVersion(after, complete=step.complete)
+            )
+        self._versions.replace(known)
 
     def take_back(self) -> None:
         """Restore every path and leave no trace of the change.
@@ -194,7 +197,7 @@ class Ending:
             known = self._versions.known(step.logical)
             sha256 = None if known is None else known.sha256
             if known != step.known and sha256 == step.after:
-                self._versions.replace(step.logical, step.known)
+                self._versions.replace({step.logical: step.known})
 
     def _now(self, entry: Entry) -> _Now:
         try:

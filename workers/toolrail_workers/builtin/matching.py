@@ -80,9 +80,24 @@ def _single(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 def _between(
     old: Sequence[str], new: Sequence[str], olds: tuple[int, int], news: tuple[int, int]
 ) -> Iterator[Block]:
-    if max(olds[1] - olds[0], news[1] - news[0]) > _CLOSE:
-        return
-    matcher = difflib.SequenceMatcher(None, old[slice(*olds)], new[slice(*news)], autojunk=False)
-    for block in matcher.get_matching_blocks():
-        if block.size:
-            yield Block(olds[0] + block.a, news[0] + block.b, block.size)
+    tail = _equal_before(old, olds, new, news)
+    olds, news = (olds[0], olds[1] - tail), (news[0], news[1] - tail)
+    if max(olds[1] - olds[0], news[1] - news[0]) <= _CLOSE:
+        first, second = old[slice(*olds)], new[slice(*news)]
+        matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
+        for block in matcher.get_matching_blocks():
+            if block.size:
+                yield Block(olds[0] + block.a, news[0] + block.b, block.size)
+    if tail:
+        yield Block(olds[1], news[1], tail)
+
+
+def _equal_before(
+    old: Sequence[str], olds: tuple[int, int], new: Sequence[str], news: tuple[int, int]
+) -> int:
+    """Return how many lines at the end of two stretches are equal."""
+    most = min(olds[1] - olds[0], news[1] - news[0])
+    size = 0
+    while size < most and old[olds[1] - size - 1] == new[news[1] - size - 1]:
+        size += 1
+    return size

@@ -7,7 +7,7 @@ Above: `workspace.py`. Below: those three, `run_workspace.py`.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -34,6 +34,7 @@ from toolrail_workers.builtin.run_workspace import (
 from toolrail_workers.builtin.survey import survey
 from toolrail_workers.builtin.texts import not_text
 from toolrail_workers.builtin.transaction import Edit, Effect
+from toolrail_workers.builtin.versions import FileMemory
 
 FAILURES_MAX = 3
 """Calls in a row that may fail to patch a file before it must be read again. Source: semantics
@@ -77,6 +78,7 @@ class _Call:
         self._request = request
         self._context = context
         self._disk = _WorkspaceDisk(workspace)
+        self._memory: Mapping[LogicalPath, FileMemory] = {}
 
     def run(self) -> ToolOutput:
         patch = parse_patch(self._request.patch, self._request.form)
@@ -100,8 +102,10 @@ class _Call:
 
     def _plan(self, ops: Sequence[NamedOp], form: Format) -> Plan:
         versions = self._workspace.versions
+        self._memory = versions.remembered([op.path for op in ops])
         for number, op in enumerate(ops, 1):
-            if op.op.kind is OpKind.UPDATE and versions.failures(op.path) >= FAILURES_MAX:
+            failures = self._memory[op.path].failures
+            if op.op.kind is OpKind.UPDATE and failures >= FAILURES_MAX:
                 raise _requires_full_read(number, op.path)
         try:
             return plan(ops, self._disk, form=form, match=self._request.match)
@@ -141,7 +145,7 @@ class _Call:
 
     def _knows(self, path: LogicalPath, planned: Plan) -> bool:
         """Return whether the run knows the present version of a file whole."""
-        known = self._workspace.versions.known(path)
+        known = self._memory[path].version if path in self._memory else None
         change = planned.changes.get(path)
         before = None if change is None else change.before_sha256
         return known is not None and known.complete and known.sha256 == before

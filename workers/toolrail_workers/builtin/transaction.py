@@ -122,12 +122,12 @@ class Transactions:
     def _intent(self, edits: Sequence[Edit], effect: Effect, places: Places) -> Intent:
         steps: list[Step] = []
         made: dict[tuple[str, ...], None] = {}
+        memory = self._versions.settled({edit.path: edit.before for edit in edits})
         for edit in edits:
             entry = places.find(edit.path)
             name = None if entry is None or entry.status is None else entry.name
             if entry is None:
                 made.update(dict.fromkeys(self._missing(edit.path)))
-            self._versions.settle(edit.path, edit.before)
             kept = edit.path.name if edit.respell or name is None else name
             steps.append(
                 Step(
@@ -136,7 +136,7 @@ class Transactions:
                     after=edit.after,
                     old_name=None if edit.before is None else name,
                     new_name=None if edit.after is None else kept,
-                    known=self._versions.known(edit.path),
+                    known=memory[edit.path].version,
                     complete=edit.complete,
                 )
             )

@@ -10,6 +10,7 @@ and one per effect, which stays as long as the run does: an attempt may come lat
 
 import logging
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -51,6 +52,15 @@ class Mutation:
     """Whether the call gave the whole content, and not only what was added to it."""
     facts: JsonObject = field(default_factory=dict[str, JsonValue])
     """What the call answers; a repeated attempt answers the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileMemory:
+    """What is remembered of a file with which nothing is going on."""
+
+    version: KnownVersion | None
+    failures: int
+    """How many calls in a row could not patch it, since it was last read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +172,36 @@ class VersionMemory:
         else:
             self._store(path, replace(record, pending=None))
 
-    def replace(self, path: LogicalPath, version: KnownVersion | None) -> None:
-        """Remember a version, or that there is none, for a change that settles itself."""
-        if self._record(path) != _Record(version=version):
-            self._store(path, _Record(version=version))
+    def remembered(self, paths: Iterable[LogicalPath]) -> dict[LogicalPath, FileMemory]:
+        """Return what the run knows of files, as it is."""
+        found: dict[LogicalPath, FileMemory] = {}
+        for stripe, same in _by_stripe(paths).items():
+            records = self._load(stripe)
+            for path in same:
+                record = records.get(str(path), _Record())
+                found[path] = FileMemory(record.version, len(record.failed))
+        return found
 
-    def failures(self, path: LogicalPath) -> int:
-        """Return how many calls in a row could not patch the file, since it was last read whole."""
-        return len(self._record(path).failed)
+    def settled(self, files: Mapping[LogicalPath, str | None]) -> dict[LogicalPath, FileMemory]:
+        """Return what the run knows of files, with nothing left open that was announced.
+
+        Args:
+            files: The SHA-256 of each file now; None when it is missing.
+        """
+        for stripe, paths in _by_stripe(files).items():
+            records = self._load(stripe)
+            if any(records.get(str(path), _Record()).pending is not None for path in paths):
+                for path in paths:
+                    self.settle(path, files[path])
+        return self.remembered(files)
+
+    def replace(self, versions: Mapping[LogicalPath, KnownVersion | None]) -> None:
+        """Remember versions, or that there is none, for a change that settles itself."""
+        for stripe, paths in _by_stripe(versions).items():
+            before = self._load(stripe)
+            after = {**before, **{str(path): _Record(versions[path]) for path in paths}}
+            if after != before:
+                self._save(stripe, after)
 
     def failed(self, path: LogicalPath, call_key: str, *, most: int) -> None:
         """Count a call that could not patch the file; with `most` of them it must be read anew."""
@@ -208,7 +240,9 @@ class VersionMemory:
 
     def _store(self, path: LogicalPath, record: _Record, *, durable: bool = False) -> None:
         stripe = stripe_of(path)
-        records = {**self._load(stripe), str(path): record}
+        self._save(stripe, {**self._load(stripe), str(path): record}, durable=durable)
+
+    def _save(self, stripe: str, records: dict[str, _Record], *, durable: bool = False) -> None:
         content = _RECORDS.dump_json(records)
         with staged(self._directory, stripe, content, mode=0o600, durable=durable) as file:
             file.replace(f"{stripe}.json")
@@ -223,6 +257,14 @@ def _version_after(known: KnownVersion | None, done: Mutation) -> KnownVersion |
 
 def _effect_name(path: LogicalPath, call_key: str) -> str:
     return sha256_hex(f"{call_key} {path}".encode())[:32]
+
+
+def _by_stripe(paths: Iterable[LogicalPath]) -> dict[str, list[LogicalPath]]:
+    """Return the paths by the file that remembers them, each of which is read once."""
+    found: dict[str, list[LogicalPath]] = {}
+    for path in paths:
+        found.setdefault(stripe_of(path), []).append(path)
+    return found
 
 
 def _checked(adapter: TypeAdapter[T], content: bytes) -> T:
