@@ -215,7 +215,7 @@ def stopped(pid: int) -> Generator[None]:
 async def test_a_worker_without_redis_still_shows_itself_and_is_not_ready(
     start_redis: StartRedis, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scrape asks nobody and takes no second; the errors of the outage are in it."""
+    """A scrape asks nobody and takes no second; the errors of the outage come to be in it."""
     monkeypatch.setattr("toolrail_workers.metrics.SILENT_S", 0.3)
     server = start_redis()
     own = settings.model_copy(
@@ -235,6 +235,12 @@ async def test_a_worker_without_redis_still_shows_itself_and_is_not_ready(
 
             await await_until(is_unready, "it notices that Redis is silent")
             status, text = await get(address, timeout_s=1.0)
+
+            async def has_counted() -> bool:
+                shown = exposed((await get(address))[1])
+                return value(shown, "toolrail_redis_errors_total", kind="timeout") > 0
+
+            await await_until(has_counted, "the scrape shows the errors of the outage")
             _, reason = await get(address, "/readyz")
 
         async def is_ready() -> bool:
@@ -243,8 +249,8 @@ async def test_a_worker_without_redis_still_shows_itself_and_is_not_ready(
         await await_until(is_ready, "it is ready again")
 
     assert status == 200
+    assert exposed(text)
     assert "Redis has not answered for" in reason
-    assert value(exposed(text), "toolrail_redis_errors_total", kind="timeout") > 0
 
 
 @promise("metrics.shown-in-trouble")
