@@ -120,6 +120,7 @@ class EntryWriter:
         if draft.redrive is not None:
             fields["redrive_of"] = draft.redrive.letter_id
             fields["redrive_by"] = draft.redrive.by
+            fields["redrive_number"] = draft.redrive.number
         if draft.tool is not None:
             notes = draft.tool.spec.annotations
             fields["source"] = draft.tool.spec.source.value

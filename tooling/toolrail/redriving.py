@@ -7,7 +7,9 @@ Above: `toolrail dlq redrive`, scripts. Below: `dead_letters.py`, `client.py`.
 The claim fixes the number of the redrive, and with the number the id of the new call; then it
 fixes the run. The dispatcher takes a call of one id in one run once. So whoever finds a redrive
 that was begun simply goes on with it: nobody has to wait for a lease, and a crash between any two
-steps is repaired by asking again.
+steps is repaired by asking again. Whoever cannot go on gives the redrive up, others who are at it
+notwithstanding: the ledger takes no call of a redrive that was given up, and what was made before
+it could be given up is made.
 """
 
 import secrets
@@ -197,23 +199,19 @@ class Redriver:
             if run is None:
                 return None
             ticket = await self._dispatch(letter, run, answer)
-        except PolicySnapshotCorrupt as error:
-            await letters.refused(*letter.place, number=number, code=error.code)
-            raise _lawless(letter.letter_id) from error
-        except RunClosed as error:
-            # It ended after the claim and without the call, or the ledger would have known it.
-            await letters.refused(*letter.place, number=number, code=error.code)
-            return None
         except (RedisError, AdmissionClosed, Closed):
             # Whether the call was made is not known, so the redrive stands and can be gone on with.
             raise
         except ToolrailError as error:
-            # No run or call was made, nor will be: the letter is free for another operator.
-            await letters.refused(*letter.place, number=number, code=error.code)
+            done = await self._given_up(letter, number, error.code)
+            # A run that ended after the claim is no reason not to try again in another.
+            if done is not None or isinstance(error, RunClosed):
+                return done
+            if isinstance(error, PolicySnapshotCorrupt):
+                raise _lawless(letter.letter_id) from error
             raise
         if ticket is None:
-            await letters.refused(*letter.place, number=number, code=CallConflict.code)
-            return None
+            return await self._given_up(letter, number, CallConflict.code)
         made = await self._dead.record(approval_id_of(run.id, ticket.call_key))
         code = made.fields.get("error_code", "")
         # What no worker ever claimed was refused, and no effect can have come of it.
@@ -236,6 +234,11 @@ class Redriver:
             was_before=False,
             is_new_run=run.id != letter.call.run_id,
         )
+
+    async def _given_up(self, letter: _Letter, number: int, code: str) -> Redriven | None:
+        """The letter is free for the next redrive; returned is this one if somebody made it."""
+        settled = await self._dead.letters.refused(*letter.place, number=number, code=code)
+        return await self._before(letter, settled) if settled.status == "redriven" else None
 
     async def _run(self, letter: _Letter, answer: LetterAnswer) -> Run | None:
         if answer.target:
@@ -262,7 +265,7 @@ class Redriver:
                     turn=turn,
                     caller=letter.caller,
                     provider_metadata=letter.metadata,
-                    redrive=Redrive(letter.letter_id, answer.by),
+                    redrive=Redrive(letter.letter_id, answer.by, answer.number),
                 )
             )
         except CallConflict:

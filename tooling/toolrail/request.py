@@ -27,10 +27,12 @@ class Redrive:
     Attributes:
         letter_id: The letter, as `run_id.call_key`.
         by: Who redrove it.
+        number: Of the redrive; the ledger takes the call while this one stands.
     """
 
     letter_id: str
     by: str
+    number: int
 
 
 class CallTooLarge(CallError):

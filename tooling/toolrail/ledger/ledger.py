@@ -356,6 +356,11 @@ def _refused(reply: Sequence[str], run_id: str) -> LedgerError:
                 "A call of another turn with this id is still open, and their results could not be "
                 "told apart. Use a new id, or wait for its result."
             )
+        case "CONFLICT" if detail == "redrive":
+            return CallConflict(
+                "That redrive of the dead letter is over: it was given up, or the letter was "
+                "handled meanwhile. Redrive the letter again; no call was made."
+            )
         case "CONFLICT":
             return CallConflict()
         case "JOURNAL_FAILED":

@@ -71,7 +71,10 @@ class Letters:
         return await self._do(run_id, call_key, "settle", number, "accepted", new_call, "")
 
     async def refused(self, run_id: str, call_key: str, *, number: int, code: str) -> LetterAnswer:
-        """The letter stays on the list, free for the next redrive."""
+        """The letter stays on the list, free for the next redrive; no call of this one is taken.
+
+        `redriven` when its call was made meanwhile and the letter is off the list for it.
+        """
         return await self._do(run_id, call_key, "settle", number, "refused", "", code)
 
     async def discard(self, run_id: str, call_key: str, *, by: str) -> LetterAnswer:

@@ -158,6 +158,12 @@ end
 
 local function call_hash(call_key) return RUN .. ':call:' .. call_key end
 
+-- The record of a call of any run that is named as run_id.call_key.
+local function hash_named(name)
+  local run_id, call_key = string.match(name, '^([^.]+)%.(.+)$')
+  return P .. 'run:' .. (run_id or '') .. ':call:' .. (call_key or '')
+end
+
 local function read_call(call_key)
   local c = read(call_hash(call_key), 'state', 'attempt', 'fence', 'nonce', 'worker', 'cancel',
     'queue', 'tool', 'turn', 'call_id', 'client', 'digest', 'result_sha256', 'queued_ms',

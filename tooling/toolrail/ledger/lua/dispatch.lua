@@ -9,14 +9,18 @@
 -- be alone is refused while others of its run are open, and others while it is; one whose like
 -- ended as outcome_unknown in this run is refused too, since it needs a person's approval; and
 -- one whose id is that of a call of another turn that is still open.
+-- A redrive of a dead letter is taken while it is the one that stands (`letter.lua`), and the
+-- letter notes the call in the same step: what was given up is not made, nor given up what was made.
 -- memory: what the run was taken to remember of approvals of this tool and version, '' for nothing;
 -- '-' when that does not bear on the call, '!' when the person is told of the unknown outcome. The run's field is `remembered:`.
--- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state} | {BUDGET, run|turn}
+-- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state | open | redrive}
+--       | {BUDGET, run|turn}
 --       | {CALLS_PENDING} | {AFTER_FINISH} | {REPEATS_UNKNOWN} | {REMEMBERED, memory} (another
 --       than was taken) | {RUN_CLOSED, status} | {NO_RUN} | {JOURNAL_FAILED, why}.
--- keys: run (rw), call (w), run:journal (w), run:open (w), run:calls (w), queued:{queue} (w),
---       deadlines (w), approvals (w), run:approvals (w), asked:{queue} (w), {queue} (w), rings (w),
---       inbox (w), journal:all (w), totals (w), totals:tools (w), totals:rules (w)
+-- keys: run (rw), call (w), call of the letter (rw), run:journal (w), run:open (w), run:calls (w),
+--       queued:{queue} (w), deadlines (w), approvals (w), run:approvals (w), asked:{queue} (w),
+--       {queue} (w), rings (w), inbox (w), journal:all (w), totals (w), totals:tools (w),
+--       totals:rules (w)
 
 local call_key, state = ARGV[3], ARGV[5]
 local run = read_run()
@@ -34,7 +38,14 @@ for i = 22, 21 + fields, 2 do given[ARGV[i]] = ARGV[i + 1] end
 call.call_id, call.tool, call.turn, call.attempt = given.call_id, given.tool, given.turn, 1
 call.queue, call.client, call.state = given.queue, given.client, 'requested'
 
+local letter = given.redrive_number and hash_named(given.redrive_of)
 if not TERMINAL[state] then
+  if letter then
+    local stands = read(letter, 'redrives', 'redriving_nonce')
+    if not stands.redriving_nonce or stands.redrives ~= given.redrive_number then
+      return { 'CONFLICT', 'redrive' }
+    end
+  end
   if redis.call('HEXISTS', RUN, 'id:' .. call.call_id) == 1 then return { 'CONFLICT', 'open' } end
   if run.finishing then return { 'AFTER_FINISH' } end
   if ARGV[18] == '1' and redis.call('SCARD', RUN .. ':open') > 0 then
@@ -72,6 +83,7 @@ if TERMINAL[state] then
 end
 redis.call('SADD', RUN .. ':open', call_key)
 redis.call('HSET', RUN, 'id:' .. call.call_id, call_key)
+if letter then redis.call('HSET', letter, 'redriving_call', RUN_ID .. '.' .. call_key) end
 count('open:' .. call.queue .. ':' .. state, 1)
 if state == 'queued' then
   if ARGV[18] == '1' then redis.call('HSET', RUN, 'finishing', call_key) end

@@ -14,7 +14,9 @@
 --         | {NO_CALL}: the record is past its retention, and the letter is dropped with it.
 -- A redrive is a new call; this record only says of it, and only once, where it is to be made.
 -- Whoever finds a claimed redrive goes on with it: the new call has one id, so it is made once.
--- keys: run (r), call (rw), dead_letters (w), totals (w)
+-- Whoever cannot go on settles it as refused. If its call was made by then, and did not end before
+-- any worker claimed it, the redrive is accepted instead, and the answer says so.
+-- keys: run (r), call (rw), call of the redrive (r), dead_letters (w), totals (w)
 
 local call, op = read_call(ARGV[3]), ARGV[4]
 if not call.state then
@@ -23,7 +25,7 @@ if not call.state then
 end
 local told = read(call.hash, 'error_code', 'redriven_as', 'redriven_by', 'redriven_ms',
   'discarded_by', 'discarded_ms', 'redrives', 'redriving_nonce', 'redriving_into', 'redriving_by',
-  'redriving_ms')
+  'redriving_ms', 'redriving_call')
 -- Every letter can be handled, one with a damaged record too; and what such a record makes fail
 -- must fail before the first write, or half a change would stay.
 local queue = call.queue or 'none'
@@ -34,10 +36,16 @@ local function pending(word)
     told.redriving_by or '', tonumber(told.redriving_ms) or 0 }
 end
 
+-- No redrive stands any more.
+local function let_go()
+  redis.call('HDEL', call.hash, 'redriving_nonce', 'redriving_into', 'redriving_by', 'redriving_ms',
+    'redriving_call')
+end
+
 -- The letter is off the list for good.
 local function close(field)
   redis.call('ZREM', P .. 'dead_letters', call.member)
-  redis.call('HDEL', call.hash, 'redriving_nonce', 'redriving_into', 'redriving_by', 'redriving_ms')
+  let_go()
   count(field .. ':' .. queue, 1)
 end
 
@@ -81,12 +89,21 @@ if op == 'aim' then
   redis.call('HSETNX', call.hash, 'redriving_into', ARGV[6])
   return { 'OK', redis.call('HGET', call.hash, 'redriving_into') }
 end
+local function accept(new_call)
+  redis.call('HSET', call.hash, 'redriven_as', new_call, 'redriven_by', told.redriving_by or '',
+    'redriven_ms', NOW)
+  close('dead_letter_redriven')
+end
 if ARGV[6] == 'refused' then
-  redis.call('HDEL', call.hash, 'redriving_nonce', 'redriving_into', 'redriving_by', 'redriving_ms')
+  local made = told.redriving_call
+  local new = made and read(hash_named(made), 'state', 'fence')
+  if new and not (TERMINAL[new.state] and new.fence == '0') then
+    accept(made)
+    return { 'REDRIVEN', made, told.redriving_by or '', NOW }
+  end
+  let_go()
   redis.call('HSET', call.hash, 'redrive_refused', ARGV[8])
   return { 'OK' }
 end
-redis.call('HSET', call.hash, 'redriven_as', ARGV[7], 'redriven_by', told.redriving_by or '',
-  'redriven_ms', NOW)
-close('dead_letter_redriven')
+accept(ARGV[7])
 return { 'OK' }
