@@ -23,7 +23,7 @@ from tests.providers.scenario import (
     talk,
 )
 from toolrail.providers import Anthropic, Conversation, Stop, ToolOptions, Turn
-from toolrail_schemas import Caller, JsonObject, TextBlock, ToolResult
+from toolrail_schemas import Caller, ImageRefBlock, JsonObject, TextBlock, ToolResult, sha256_hex
 
 SEARCH: JsonObject = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 
@@ -335,6 +335,32 @@ def test_another_model_family_gets_no_thoughts() -> None:
     assert "signature" not in json.dumps(sent)
     assert "signature" in json.dumps(same)
     assert_accepted(sent)
+
+
+def test_another_organisation_gets_no_thoughts() -> None:
+    """Signatures do not hold across transports either."""
+    chat = talk(Anthropic(model="claude-opus-5-5", realm="vertex"))
+    turn = chat.decode(recorded("anthropic.response_1"))
+    chat.switch(Anthropic(model="claude-opus-5-5"))
+
+    assert "signature" not in json.dumps(chat.encode(turn, results(turn.requests)))
+
+
+def test_an_image_larger_than_the_api_takes_is_named() -> None:
+    """Five MiB of base64; the model can ask for it by its ref."""
+    data = b"\x89PNG" + bytes(5 * 1024 * 1024)
+    ref = "workspace:large.png"
+    image = ImageRefBlock(ref=ref, mime="image/png", bytes=len(data), sha256=sha256_hex(data))
+    chat = talk(Anthropic())
+    turn = chat.decode(_message([_use(input={})]))
+    request = turn.requests[0]
+    result = ToolResult(
+        call_id=request.id, name=request.name, content=(image,), resource_refs=(ref,)
+    )
+
+    sent = json.dumps(chat.encode(turn, [result], media={image.sha256: data}))
+    assert "kept as workspace:large.png" in sent
+    assert len(sent) < 1000
 
 
 def test_a_thousand_calls_are_a_thousand_answers() -> None:

@@ -21,7 +21,14 @@ from tests.providers.scenario import (
     specs,
     talk,
 )
-from toolrail.providers import Conversation, Gemini, GeminiInteractions, Stop, ToolOptions
+from toolrail.providers import (
+    Conversation,
+    Gemini,
+    GeminiInteractions,
+    OpenAIChat,
+    Stop,
+    ToolOptions,
+)
 from toolrail_schemas import JsonObject
 
 
@@ -184,3 +191,29 @@ def test_a_streamed_interaction_is_whole_only_at_its_end_markers() -> None:
         turn = talk(GeminiInteractions()).decode_events(events[:at])
         stopped = [event["index"] for event in events[:at] if event["event_type"] == "step.stop"]
         assert len(turn.requests) == (1 in stopped) + (2 in stopped)
+
+
+def test_calls_before_a_bad_end_are_not_believed() -> None:
+    """The answer as a whole was refused; each is told, and the model is asked again."""
+    chat = talk(Gemini())
+    response = recorded("gemini.response_1")
+    candidates = response["candidates"]
+    assert isinstance(candidates, list)
+    assert isinstance(candidates[0], dict)
+    candidates[0]["finishReason"] = "TOO_MANY_TOOL_CALLS"
+    turn = chat.decode(response)
+
+    assert turn.requests == ()
+    sent = chat.encode(turn, [])
+    assert [message["role"] for message in sent] == ["model", "user", "user"]
+    assert "too many tool calls" in json.dumps(sent[2])
+
+
+def test_a_call_of_another_model_gets_the_signature_that_stands_for_none() -> None:
+    """Gemini 3 refuses a first call without one."""
+    chat = talk(OpenAIChat())
+    turn = chat.decode(recorded("openai_chat.response_1"))
+    chat.switch(Gemini(model="gemini-3.8-flash"))
+
+    said = json.dumps(chat.encode(turn, results(turn.requests))[0])
+    assert said.count('"thoughtSignature": "skip_thought_signature_validator"') == 1
