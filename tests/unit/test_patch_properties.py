@@ -7,6 +7,7 @@ Above: nothing. Below: `tests/patching.py`, Hypothesis, git.
 
 import contextlib
 import difflib
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +85,32 @@ def test_a_diff_by_git_makes_of_the_file_what_git_compared_it_with(
     # A diff without any CR over a CRLF file is read as one that knows nothing of endings.
     assume("\r" in patch or "\r" not in before)
     assert applied(patch, {PATH: before.encode()}) == {PATH: after.encode()}
+
+
+def by_gnu_patch(folder: Path, before: str, diff: str) -> str | None:
+    """Return what GNU patch makes of a text, or None where it refuses."""
+    (folder / "file").write_bytes(before.encode())
+    command = ["patch", "--binary", "--fuzz=0", "--silent", "--force", "-o", "new", "file"]
+    done = subprocess.run(
+        command, cwd=folder, input=diff.encode(), capture_output=True, check=False
+    )
+    return (folder / "new").read_bytes().decode() if done.returncode == 0 else None
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="apt-get install patch")
+@settings(
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(edit=edits())
+def test_gnu_patch_makes_the_same_of_a_diff(edit: tuple[str, str], tmp_path: Path) -> None:
+    """Of every diff with three lines of context that it takes."""
+    before, after = edit
+    assume(before != after)
+    diff = diff_by_git(tmp_path, before, after, 3)
+    assume("\r" in diff or "\r" not in before)
+    made = by_gnu_patch(tmp_path, before, diff)
+    assume(made is not None)
+    assert applied(diff, {PATH: before.encode()}) == {PATH: (made or "").encode()}
 
 
 def envelope_of(before: Sequence[str], after: Sequence[str]) -> list[str]:
