@@ -13,7 +13,7 @@ from toolrail.errors import ApprovalRefused
 from toolrail.ledger import Claim
 from toolrail.redis_io import command
 from toolrail.request import Ticket
-from toolrail_schemas import ApprovalMode, ApprovalScope, Layer
+from toolrail_schemas import ApprovalMode, ApprovalScope, ApprovalState, Layer
 
 
 @pytest.fixture
@@ -85,6 +85,23 @@ async def test_who_was_asked_before_the_loss_is_told_of_it(cell: Cell, run: Run)
     with pytest.raises(ApprovalRefused, match="may have happened"):
         await run.approve(twin, by="ann")
     decision = await run.approve(twin, by="ann", effect_may_repeat=True)
+    assert decision.call_state == "queued"
+
+
+@promise("call.unknown-not-repeated")
+async def test_a_yes_does_not_count_for_a_loss_of_after_its_question(cell: Cell, run: Run) -> None:
+    """Two calls wait because of one loss; the first is approved and lost too, the second told."""
+    lost = await dispatch(run, "c1", "a")
+    await run.approve(lost, by="ann")
+    await lose(cell, lost)
+    second, third = await dispatch(run, "c2", "a"), await dispatch(run, "c3", "a")
+    await run.approve(second, by="ann")
+    await lose(cell, second)
+
+    with pytest.raises(ApprovalRefused, match="may have happened"):
+        await run.approve(third, by="bob")
+    assert (await cell.rail.approvals.get(third.approval_id)).state is ApprovalState.PENDING
+    decision = await run.approve(third, by="bob", effect_may_repeat=True)
     assert decision.call_state == "queued"
 
 

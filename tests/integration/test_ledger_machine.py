@@ -20,8 +20,8 @@ from tests.promises import promise
 from tests.two_lives import TwoLives
 from toolrail.closing import cancel_call, close_call, expire_approval
 from toolrail.errors import ApprovalConflict, CallConflict
+from toolrail.ledger import ANY_UNKNOWN, Held, NewCall, Renewal, StoredCall
 from toolrail.ledger import Claim as Granted
-from toolrail.ledger import Held, NewCall, Renewal, StoredCall
 from toolrail.redis_io import command
 from toolrail.settings import Settings
 from toolrail_schemas import sha256_hex
@@ -137,7 +137,7 @@ class CallMachine(TwoLives):
         approval = self.bench.approval(
             self.key, args_sha256=args, spec_hash=spec_hash, edited=edited, for_run=for_run
         )
-        approval = replace(approval, knows_unknown=True)
+        approval = replace(approval, told_unknown=ANY_UNKNOWN)
         try:
             taken = self.run_async(self.bench.ledger.approve(self.bench.run_id, self.key, approval))
         except ApprovalConflict:

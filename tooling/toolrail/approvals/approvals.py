@@ -189,7 +189,8 @@ class Approvals:
             scope: `run` answers the same question for the rest of the run too.
             arguments: Instead of the model's; the model is told.
             effect_may_repeat: Approve although an equal call of the run ended with an unknown
-                outcome after, or beside, this question.
+                outcome that this question does not tell of: it was asked before, or the arguments
+                are edited.
 
         Returns:
             What became of it. When no worker has the tool any more as it was asked about, the

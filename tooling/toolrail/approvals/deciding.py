@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from toolrail.entry import caps_of
 from toolrail.errors import ApprovalConflict, ApprovalRefused, InvalidArguments
-from toolrail.ledger import Approval, EditedArguments, Stands, conflict
+from toolrail.ledger import ANY_UNKNOWN, Approval, EditedArguments, Stands, conflict
 from toolrail.policy.dynamic import effects_of_arguments
 from toolrail.policy.inputs import Facts
 from toolrail.policy.remembered import RememberedApproval, memory_field
@@ -27,7 +27,6 @@ from toolrail_schemas import (
     ApprovalScope,
     ApprovalState,
     Caller,
-    Layer,
     PolicyDecision,
     ReasonCode,
     sha256_hex,
@@ -272,9 +271,17 @@ def approval_of(
         # Of the arguments that run, which need not have the effects of those asked about.
         caps=caps_of(decision.budget),
         edited=edited,
-        # Whoever was asked because of it knows; whoever edits it in does not.
-        knows_unknown=effect_may_repeat or (Layer.CONTEXT in record.layers and edited is None),
+        told_unknown=_told_unknown(question, edited, effect_may_repeat),
     )
+
+
+def _told_unknown(
+    question: Question, edited: EditedArguments | None, effect_may_repeat: bool
+) -> str:
+    if effect_may_repeat:
+        return ANY_UNKNOWN
+    # Whoever was asked because of a loss knows of that one; whoever edits one in does not.
+    return question.fields.get("asked_unknown", "") if edited is None else ""
 
 
 def _digest(edited: str | bytes | Arguments | None, record: ApprovalRecord) -> str:

@@ -9,6 +9,7 @@ from toolrail.ledger.journal import JournalReader
 from toolrail.ledger.ledger import Ledger
 from toolrail.ledger.reader import START, Due, LedgerReader, unaccounted
 from toolrail.ledger.records import (
+    ANY_UNKNOWN,
     CLAIM_FIELDS,
     Approval,
     Claim,
@@ -27,6 +28,7 @@ from toolrail.ledger.records import (
 )
 
 __all__ = [
+    "ANY_UNKNOWN",
     "CLAIM_FIELDS",
     "START",
     "Approval",

@@ -33,7 +33,7 @@ def approve_args(approval: Approval) -> list[Argument]:
         edited.blob if edited else "",
         edited.size_bytes if edited else 0,
         edited.summary if edited else "",
-        int(approval.knows_unknown),
+        approval.told_unknown,
         *flat(approval.caps)[1:],
     ]
 

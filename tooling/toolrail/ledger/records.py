@@ -117,6 +117,10 @@ class EditedArguments:
     """For the model; see `notice.py`."""
 
 
+ANY_UNKNOWN = "*"
+"""In place of the lost call that a person was told of: they answer for whichever there is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """A person's yes, bound to what they saw."""
@@ -134,8 +138,9 @@ class Approval:
     caps: Mapping[str, int] = field(default_factory=dict[str, int])
     """Fields of the record that bound an attempt with the approved arguments: `entry.caps_of`."""
     edited: EditedArguments | None = None
-    knows_unknown: bool = False
-    """Whether the person knows that an equal call of the run may have taken effect."""
+    told_unknown: str = ""
+    """The equal call of the run that may have taken effect and of which the person was told; "" for
+    none, `ANY_UNKNOWN` for whichever there is."""
 
 
 @dataclass(frozen=True, slots=True)

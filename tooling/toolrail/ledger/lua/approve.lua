@@ -4,8 +4,8 @@
 -- ARGV: prefix, run_id, call_key, by, approved payload, cap_run, envelope, args_sha256,
 --       spec_hash (both as the approver saw them), field of the run that remembers the decision
 --       ('' for once), its value, then of edited arguments: sha256 ('' for unchanged), inline,
---       blob sha256, bytes, summary for the model; whether the person knows of an unknown
---       outcome (0|1); last field, value, ... of the record: time and output that an attempt with
+--       blob sha256, bytes, summary for the model; the call of unknown outcome that the person
+--       was told of ('' for none, '*' for whichever there is); last field, value, ... of the record: time and output that an attempt with
 --       these arguments may take
 -- Returns {OK, seq} | {DUP, by, when ms} (the same decision again: arguments and scope)
 --       | {CONFLICT, approval state, by, when ms, scope, summary of an edit}
@@ -43,7 +43,7 @@ if call.control == '1' and redis.call('SCARD', RUN .. ':open') > 1 then
 end
 local unknown = redis.call('HGET', RUN,
   unknown_field(call.tool, edited ~= '' and edited or call.args_sha256))
-if unknown and ARGV[17] ~= '1' then return { 'REPEATS_UNKNOWN' } end
+if unknown and ARGV[17] ~= '*' and ARGV[17] ~= unknown then return { 'REPEATS_UNKNOWN' } end
 local patience_ms = tonumber(call.patience_ms)
 if not patience_ms then return { 'CONFLICT', 'damaged', '', '', '', '' } end
 if reserve(call.tool, tonumber(ARGV[6])) then return { 'BUDGET', 'run' } end

@@ -19,7 +19,8 @@ if not seq then return { 'JOURNAL_FAILED', why } end
 give_back(call)
 redis.call('HDEL', call.hash, 'decided_by', 'decided_ms', 'decided_scope')
 redis.call('HSET', call.hash, 'state', 'awaiting_approval', 'approval', ARGV[4],
-  'approval_state', 'pending', 'approval_expires_ms', ARGV[5])
+  'approval_state', 'pending', 'approval_expires_ms', ARGV[5],
+  'asked_unknown', unknown)
 redis.call('ZREM', P .. 'queued:' .. call.queue, call.member)
 redis.call('ZREM', P .. 'deadlines', call.member)
 park(call, ARGV[5])

@@ -38,6 +38,7 @@ for i = 22, 21 + fields, 2 do given[ARGV[i]] = ARGV[i + 1] end
 call.call_id, call.tool, call.turn, call.attempt = given.call_id, given.tool, given.turn, 1
 call.queue, call.client, call.state = given.queue, given.client, 'requested'
 
+local unknown
 local letter = given.redrive_number and hash_named(given.redrive_of)
 if not TERMINAL[state] then
   if letter then
@@ -52,10 +53,8 @@ if not TERMINAL[state] then
     return { 'CALLS_PENDING' }
   end
   -- A person must be told too: a call that waits for another reason is judged anew.
-  if ARGV[19] ~= '!'
-    and redis.call('HEXISTS', RUN, unknown_field(call.tool, given.args_sha256)) == 1 then
-    return { 'REPEATS_UNKNOWN' }
-  end
+  unknown = redis.call('HGET', RUN, unknown_field(call.tool, given.args_sha256))
+  if unknown and ARGV[19] ~= '!' then return { 'REPEATS_UNKNOWN' } end
   if ARGV[19] ~= '-' and ARGV[19] ~= '!' then
     local memory = redis.call('HGET', RUN, remembered_field(call.tool, given.spec_hash)) or ''
     if memory ~= ARGV[19] then return { 'REMEMBERED', memory } end
@@ -90,7 +89,8 @@ if state == 'queued' then
   enqueue(call, ARGV[9], NOW + tonumber(ARGV[8]))
 else
   local expires = ARGV[17]
-  redis.call('HSET', call.hash, 'approval_state', 'pending', 'approval_expires_ms', expires)
+  redis.call('HSET', call.hash, 'approval_state', 'pending', 'approval_expires_ms', expires,
+    'asked_unknown', unknown or '')
   park(call, expires)
   count_approval(call, 'asked')
 end

@@ -1,0 +1,95 @@
+"""Each guard of a question about a repeated effect, one at a time, in the ledger alone.
+
+Is: `ask_again.lua`, and what approve, claim and finish make of such a question. Is not: what a
+worker does with it (`test_repeats.py`). Above: nothing. Below: `tests/calls.py`.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from tests.calls import LedgerBench, ledger_bench
+from toolrail.ledger import ANY_UNKNOWN, unaccounted
+from toolrail.redis_io import command
+from toolrail.settings import Settings
+
+
+@pytest.fixture
+async def bench(settings: Settings) -> AsyncIterator[LedgerBench]:
+    """Give a bench, and balance the books afterwards."""
+    async with ledger_bench(settings) as bench:
+        yield bench
+
+        assert unaccounted(await bench.reader.totals()) == 0
+
+
+async def queued(bench: LedgerBench, call_id: str = "c1", *, deadline_ms: int = 60_000) -> None:
+    """Queue a call that may not run twice."""
+    call = bench.new_call(call_id, retry_safe=False, deadline_ms=deadline_ms)
+    await bench.ledger.dispatch(call)
+
+
+async def lost(bench: LedgerBench, name: str = "lost1", call_id: str = "c1") -> None:
+    """An equal call of the run, of this name, ends with an unknown outcome."""
+    arguments = (await bench.call(call_id)).fields["args_sha256"]
+    run = bench.keys.run(bench.run_id)
+    await command(bench.redis, "HSET", run, f"unknown:demo.echo:{arguments}", name)
+
+
+async def approve(bench: LedgerBench, *, told_unknown: str = "") -> str:
+    """Say yes to the call; return what the ledger did."""
+    call = await bench.call("c1")
+    approval = bench.approval(call.call_key, args_sha256=call.fields["args_sha256"])
+    told = replace(approval, told_unknown=told_unknown)
+    return (await bench.ledger.approve(bench.run_id, call.call_key, told)).status
+
+
+async def close(bench: LedgerBench, call_id: str = "c1", guard: str = "awaiting_approval") -> str:
+    """Close a call without a worker; return what the ledger did."""
+    closed = await bench.ledger.finish(
+        bench.run_id,
+        bench.key(call_id),
+        await bench.ending(call_id, code="tool.cancelled"),
+        fence=0,
+        actor="runtime:test",
+        guard=guard,
+        approval_state="cancelled" if guard == "awaiting_approval" else "",
+    )
+    return closed.status
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ("", "repeats_unknown"),
+        ("lost1", "repeats_unknown"),
+        ("lost2", "accepted"),
+        (ANY_UNKNOWN, "accepted"),
+    ],
+)
+async def test_a_yes_counts_for_the_loss_its_person_was_told_of(
+    bench: LedgerBench, told: str, status: str
+) -> None:
+    """Not for none, nor for one of before, as somebody says it who saw an earlier question."""
+    await queued(bench)
+    await lost(bench, "lost1")
+    await bench.ask_again("c1")
+    first = (await bench.call("c1")).fields["asked_unknown"]
+    await lost(bench, "lost2")
+    taken = await approve(bench, told_unknown=told)
+    await close(bench, guard="queued" if status == "accepted" else "awaiting_approval")
+
+    assert (first, taken) == ("lost1", status)
+
+
+async def test_a_new_question_tells_of_the_loss_that_it_was_asked_for(bench: LedgerBench) -> None:
+    """A call that comes in after the loss is parked with its name."""
+    await queued(bench)
+    await lost(bench)
+    await close(bench, guard="queued")
+    await bench.ledger.dispatch(replace(await bench.parked_call("c2"), memory="!"))
+    asked = (await bench.call("c2")).fields["asked_unknown"]
+    await close(bench, "c2")
+
+    assert asked == "lost1"
