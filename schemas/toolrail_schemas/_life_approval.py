@@ -109,12 +109,15 @@ def _repeat(record: CallRecord, event: Repeat) -> Outcome | Refusal:
     match event.decision:
         case Ask() if record.cancel_requested:
             return refuse(record, RefusalReason.CANCELLED)
+        case Ask() if event.now_ms >= record.deadline_ms:
+            return refuse(record, RefusalReason.DEADLINE_PASSED)
         case Ask(expires_ms=expires_ms):
             asked = replace(
                 waiting,
                 state=CallState.AWAITING_APPROVAL,
                 answer=Answer.PENDING,
                 approval_expires_ms=expires_ms,
+                deadline_ms=expires_ms,
             )
             entry = Entry(type=EventType.TOOL_CALL_AWAITING_APPROVAL, attempt=record.attempt)
             return Outcome(record=asked, journal=(entry,), effects=(ReturnUnit(),))

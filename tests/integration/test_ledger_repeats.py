@@ -54,7 +54,6 @@ async def close(bench: LedgerBench, call_id: str = "c1", guard: str = "awaiting_
         fence=0,
         actor="runtime:test",
         guard=guard,
-        approval_state="cancelled" if guard == "awaiting_approval" else "",
     )
     return closed.status
 
@@ -93,3 +92,37 @@ async def test_a_new_question_tells_of_the_loss_that_it_was_asked_for(bench: Led
     await close(bench, "c2")
 
     assert asked == "lost1"
+
+
+async def test_a_call_that_is_too_late_is_not_asked_about(bench: LedgerBench) -> None:
+    """The sweep of deadlines ends it, and no question stands on a call that has ended."""
+    await queued(bench, deadline_ms=0)
+    await lost(bench)
+    asked = await bench.ask_again("c1")
+    closed = await close(bench, guard="deadline_over")
+
+    assert (asked, closed) == (False, "closed")
+    assert "approval_state" not in (await bench.call("c1")).fields
+
+
+async def test_whoever_saw_a_deadline_pass_does_not_end_a_question(bench: LedgerBench) -> None:
+    """Until the question expires it is a person's time."""
+    await queued(bench)
+    await lost(bench)
+    await bench.ask_again("c1")
+    fields = (await bench.call("c1")).fields
+    refused = await close(bench, guard="deadline_over")
+    await close(bench)
+
+    assert refused == "refused"
+    assert fields["deadline_ms"] == fields["approval_expires_ms"]
+
+
+async def test_a_question_ends_with_its_call_whatever_the_closer_saw(bench: LedgerBench) -> None:
+    """Its closer read a queued call, says nothing of a question, and none is left pending."""
+    await queued(bench)
+    await lost(bench)
+    await bench.ask_again("c1", expires_in_ms=-1)
+    closed = await close(bench, guard="deadline_over")
+
+    assert (closed, (await bench.call("c1")).fields["approval_state"]) == ("closed", "cancelled")

@@ -150,7 +150,6 @@ async def close_call(
         fence=call.number("fence"),
         actor=actor,
         guard=guard,
-        approval_state="cancelled" if call.state == "awaiting_approval" else "",
         dead_letter=dead_letter,
     )
 

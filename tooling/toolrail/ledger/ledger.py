@@ -249,7 +249,8 @@ class Ledger:
             fence: Of the claim; for guards without a worker, of the record.
             actor: `worker:<id>`, `user:<id>` or `runtime:<part>`.
             guard: See `lua/finish.lua`.
-            approval_state: denied, expired or cancelled, when the call was parked.
+            approval_state: denied, expired, superseded or cancelled, which "" means too; of a call
+                that is parked.
             comment: Words of the person who denied.
             dead_letter: List it for operators.
             deadline_s: How long to retry while Redis is away.

@@ -5,8 +5,8 @@
 --       spec_hash (both as the approver saw them), field of the run that remembers the decision
 --       ('' for once), its value, then of edited arguments: sha256 ('' for unchanged), inline,
 --       blob sha256, bytes, summary for the model; the call of unknown outcome that the person
---       was told of ('' for none, '*' for whichever there is); last field, value, ... of the record: time and output that an attempt with
---       these arguments may take
+--       was told of ('' for none, '*' for whichever there is); last field, value, ...
+--       of the record: time and output that an attempt with these arguments may take
 -- Returns {OK, seq} | {DUP, by, when ms} (the same decision again: arguments and scope)
 --       | {CONFLICT, approval state, by, when ms, scope, summary of an edit}
 --       | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}

@@ -12,7 +12,8 @@
 -- A redrive of a dead letter is taken while it is the one that stands (`letter.lua`), and the
 -- letter notes the call in the same step: what was given up is not made, nor given up what was made.
 -- memory: what the run was taken to remember of approvals of this tool and version, '' for nothing;
--- '-' when that does not bear on the call, '!' when the person is told of the unknown outcome. The run's field is `remembered:`.
+-- '-' when that does not bear on the call, '!' when the person is told of the unknown outcome. The
+-- run's field is `remembered:`.
 -- Returns {OK, seq} | {DUP, state} (same call again) | {CONFLICT, state | open | redrive}
 --       | {BUDGET, run|turn}
 --       | {CALLS_PENDING} | {AFTER_FINISH} | {REPEATS_UNKNOWN} | {REMEMBERED, memory} (another

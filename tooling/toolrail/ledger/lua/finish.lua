@@ -4,8 +4,8 @@
 --
 -- ARGV: prefix, run_id, call_key, guard, fence, state, outcome, error_class, error_code,
 --       result inline, result blob sha256, result_sha256, inbox result, actor, run end (completed
---       | failed | ''), its code, approval_state, dead_letter (0|1), number of events,
---       then per event: type, level, payload; last a denying person's words, or ''
+--       | failed | ''), its code, approval_state (of a parked call; '' is cancelled), dead_letter (0|1),
+--       number of events, then per event: type, level, payload; last a denying person's words, or ''
 -- guard: running (the fence must be current) | lost (running, fence current, lease over)
 --      | queued | awaiting_approval | undecided (awaiting, and not too late for a person)
 --      | approval_over | deadline_over (queued or awaiting, too late)
@@ -73,9 +73,13 @@ else
   redis.call('HSET', call.hash, 'result', ARGV[10], 'result_blob', ARGV[11])
 end
 redis.call('HSET', call.hash, 'result_sha256', ARGV[12])
--- A decision that cannot be journaled did not happen: the question ends with its run.
-local decision = seq and ARGV[17] or 'cancelled'
-if ARGV[17] ~= '' then redis.call('HSET', call.hash, 'approval_state', decision) end
+-- Only a question that stands now ends with its call, whatever the closer saw of it. A decision
+-- that cannot be journaled did not happen: the question ends with its run.
+local decision = ''
+if call.state == 'awaiting_approval' then
+  decision = seq and ARGV[17] ~= '' and ARGV[17] or 'cancelled'
+  redis.call('HSET', call.hash, 'approval_state', decision)
+end
 if decision == 'denied' then
   redis.call('HSET', call.hash, 'decided_by', (string.gsub(ARGV[14], '^user:', '')),
     'decided_ms', NOW, 'comment', ARGV[#ARGV])
@@ -96,9 +100,7 @@ if error_code == 'tool.outcome_unknown' then
   local asked = redis.call('HGET', call.hash, 'asked_args_sha256')
   if asked then redis.call('HSET', RUN, unknown_field(call.tool, asked), call.key) end
 end
-if call.state == 'awaiting_approval' then
-  count_approval(call, decision ~= '' and decision or 'cancelled')
-end
+if decision ~= '' then count_approval(call, decision) end
 if guard == 'running' then call.ran_ms = since(call.started_ms) end
 settle(run, call, state, outcome, error_class, error_code, inbox_result)
 if decision == 'denied' then drift(run, 'denied') end
