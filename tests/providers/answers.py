@@ -45,6 +45,8 @@ class Speaker:
     judge: Callable[[list[JsonObject]], None]
     """Fails on what the API is known to refuse."""
     model: Callable[[str], Provider]
+    said: Callable[[list[JsonObject]], JsonObject]
+    """The answer of a model that said these messages of its own."""
 
     @property
     def name(self) -> str:
@@ -127,6 +129,11 @@ def _interactions(calls: Sequence[Asked], stop: str) -> JsonObject:
     )
     status = {"calls": "requires_action", "length": "incomplete"}[stop]
     return {"model": "gemini-3-x", "status": status, "steps": steps}
+
+
+def _said_chat(said: list[JsonObject]) -> JsonObject:
+    choice: JsonObject = {"message": said[0], "finish_reason": "tool_calls"}
+    return {"choices": [choice]}
 
 
 def _text(call: Asked) -> JsonValue:
@@ -230,15 +237,41 @@ def _mapping(value: JsonValue) -> JsonObject:
     return value
 
 
+def _said_responses(said: list[JsonObject]) -> JsonObject:
+    return {"output": [*said], "status": "completed"}
+
+
+def _said_messages(said: list[JsonObject]) -> JsonObject:
+    return {"content": said[0]["content"], "stop_reason": "tool_use"}
+
+
+def _said_gemini(said: list[JsonObject]) -> JsonObject:
+    candidate: JsonObject = {"content": said[0], "finishReason": "STOP"}
+    return {"candidates": [candidate]}
+
+
+def _said_interactions(said: list[JsonObject]) -> JsonObject:
+    return {"steps": [*said], "status": "requires_action"}
+
+
 SPEAKERS = (
-    Speaker(OpenAIChat(), _chat, _judge_chat, lambda name: OpenAIChat(model=name)),
-    Speaker(OpenAIResponses(), _responses, _judge_responses, lambda n: OpenAIResponses(model=n)),
-    Speaker(Anthropic(), _messages, _judge_messages, lambda name: Anthropic(model=name)),
-    Speaker(Gemini(), _gemini, _judge_gemini, lambda name: Gemini(model=name)),
+    Speaker(OpenAIChat(), _chat, _judge_chat, lambda name: OpenAIChat(model=name), _said_chat),
+    Speaker(
+        OpenAIResponses(),
+        _responses,
+        _judge_responses,
+        lambda name: OpenAIResponses(model=name),
+        _said_responses,
+    ),
+    Speaker(
+        Anthropic(), _messages, _judge_messages, lambda name: Anthropic(model=name), _said_messages
+    ),
+    Speaker(Gemini(), _gemini, _judge_gemini, lambda name: Gemini(model=name), _said_gemini),
     Speaker(
         GeminiInteractions(),
         _interactions,
         _judge_interactions,
         lambda name: GeminiInteractions(model=name),
+        _said_interactions,
     ),
 )

@@ -7,6 +7,8 @@ two type checkers read it. Below: `toolrail`.
 from collections.abc import AsyncIterator
 from typing import assert_type
 
+from pydantic import JsonValue
+
 import toolrail
 from toolrail import (
     CallRequest,
@@ -20,6 +22,7 @@ from toolrail import (
     tool,
 )
 from toolrail.ledger import RunEnd
+from toolrail.providers import Anthropic, Conversation, Turn
 from toolrail.sync import Run as BlockingRun
 from toolrail.sync import Toolrail as BlockingToolrail
 from toolrail_schemas import JournalEvent, ToolResult, ToolSpec, UnknownEvent
@@ -41,6 +44,16 @@ async def asynchronous() -> None:
         assert_type(await run.call_many([request]), list[ToolResult])
         assert_type(run.events(), AsyncIterator[JournalEvent | UnknownEvent])
         assert_type(await run.complete(), RunEnd)
+
+
+async def five_lines(run: Run, response: dict[str, JsonValue]) -> None:
+    """From a model's answer to governed results."""
+    chat = Conversation(Anthropic(), run_id=run.id)
+    assert_type(chat.tools(await run.tools()), list[dict[str, JsonValue]])
+    turn = chat.decode(response)
+    assert_type(turn, Turn)
+    results = await run.call_many(turn.requests)
+    assert_type(chat.encode(turn, results), list[dict[str, JsonValue]])
 
 
 def blocking() -> None:

@@ -271,6 +271,26 @@ def test_a_turn_of_any_provider_can_be_told_to_any_other(speaker: Speaker, targe
     assert '"signature"' not in said
 
 
+@each_provider
+@pytest.mark.parametrize("target", SPEAKERS, ids=lambda speaker: speaker.name)
+def test_what_is_told_to_another_provider_is_read_back_the_same(
+    speaker: Speaker, target: Speaker
+) -> None:
+    """Name and arguments of every call; the id is ours, in a shape the other takes."""
+    _, turn = _talk(speaker, Asked(GOOD), Asked({"path": "\u65e5", "patch": ""}, id="call_2"))
+    told = target.model("another-model-7").encode_turn(turn)
+
+    again = talk(target.provider).decode(target.said(told))
+
+    assert [(r.name, r.arguments) for r in again.requests] == [
+        (r.name, r.arguments) for r in turn.requests
+    ]
+    own = speaker.name == target.name
+    assert [call.wire_id for call in again.calls] == [
+        call.wire_id if own else call.request.id for call in turn.calls
+    ]
+
+
 _SHAPES: list[JsonObject] = [
     {},
     {"content": None, "choices": None, "output": None, "candidates": None},

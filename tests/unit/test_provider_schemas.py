@@ -11,7 +11,7 @@ from typing import cast
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
@@ -97,6 +97,17 @@ def test_a_lossless_strict_schema_is_one_the_provider_takes(
 def test_strict_serves_about_half_of_the_tricky_schemas(dialect: Dialect) -> None:
     """So that no later change gives strict up unnoticed."""
     assert sum(adapt(_schema(case), dialect).is_lossless for case in CASES) >= 29
+
+
+@pytest.mark.parametrize("dialect", STRICT, ids=_ids)
+def test_keys_by_pattern_are_not_strict(dialect: Dialect) -> None:
+    """Not even beside keys by name, which could be closed."""
+    node: Schema = {"type": "object", "patternProperties": {"^x": {}}}
+    node["properties"] = {"a": {"type": "string"}}
+
+    adapted = adapt({"type": "object", "properties": {"m": node}}, dialect)
+
+    assert not adapted.is_lossless
 
 
 def test_a_reference_is_never_fetched() -> None:
@@ -188,6 +199,7 @@ def _arrays_of(inner: st.SearchStrategy[JsonValue]) -> st.SearchStrategy[JsonVal
             "prefixItems": st.lists(inner, min_size=1, max_size=2),
             "contains": inner,
             "minContains": st.integers(0, 2),
+            "maxContains": st.integers(0, 2),
             "uniqueItems": st.booleans(),
             "minItems": st.integers(0, 2),
         },
@@ -244,6 +256,27 @@ def _check(schema: Schema, adapted: Adapted, values: list[dict[str, JsonValue]])
         assert not is_taken or is_valid or adapted.losses, "a limit was lost silently"
 
 
+def _of_x(node: JsonValue) -> Schema:
+    return {"type": "object", "properties": {"x": node}}
+
+
+_OVERLAP = _of_x({"oneOf": [{"type": "integer"}, {"type": "number"}]})
+_AT_MOST = _of_x({"type": "array", "contains": {"pattern": "(?!a)b"}, "maxContains": 1})
+_NO_CHOICE = _of_x({"allOf": [{"type": ["string"]}, {"enum": [None]}]})
+_TWO_RESTS = _of_x(
+    {
+        "allOf": [
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            {"type": "object", "additionalProperties": {"minimum": 3}},
+        ]
+    }
+)
+
+
+@example(_OVERLAP, [{"x": 1}])
+@example(_AT_MOST, [{"x": ["x", "b"]}])
+@example(_NO_CHOICE, [{"x": None}])
+@example(_TWO_RESTS, [{"x": {"k": 1}}, {"x": {"k": 3}}])
 @settings(
     max_examples=150,
     deadline=None,

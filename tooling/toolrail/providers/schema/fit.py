@@ -131,7 +131,7 @@ class Fitter:
         if excluded is not None and excluded != {} and not _is_scalar_test(excluded):
             self._notes.move(node, path, ["not"])
         self._notes.move(node, path, _NEVER_IN_PART)
-        if "minContains" in node or "maxContains" in node:
+        if "maxContains" in node:
             self._notes.move(node, path, ["contains", "minContains", "maxContains"])
         if "oneOf" in node:
             if "anyOf" in node:
