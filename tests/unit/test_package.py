@@ -36,7 +36,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_speaking_a_providers_format_needs_no_sdk() -> None:
     """The agent service has its own, in the version it likes."""
-    names = {"openai", "anthropic", "google.genai", "mcp", "jsonschema", "httpx"}
+    names = {"openai", "anthropic", "google.genai", "mcp", "jsonschema", "httpx", "redis"}
     code = f"import sys, toolrail.providers; print(sorted({names!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

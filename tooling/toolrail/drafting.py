@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from toolrail.errors import CallError, InvalidArguments
 from toolrail.judgement import Asked
-from toolrail.names import AliasMap
+from toolrail.names import SHOWN_MAX_CHARS, AliasMap, shown_name
 from toolrail.redaction import clean
 from toolrail.registry import RegisteredTool, RegistryView
 from toolrail.request import CallRequest, CallTooLarge, Redrive, RunContext, check_identity
@@ -20,7 +20,6 @@ from toolrail.validation import parse_arguments
 from toolrail_schemas import call_key, canonical_json, queue_of, sha256_hex
 
 METADATA_MAX_BYTES = 64 * 1024
-NAME_MAX_CHARS = 128
 NO_QUEUE = "none"
 """Where a call of an unknown tool is counted; no worker serves it."""
 
@@ -64,7 +63,7 @@ class Drafter:
         except InvalidArguments as error:
             problem, raw = error, _raw_bytes(request.arguments)
         tool = await self._find(request.name)
-        name = tool.spec.name if tool else clean(shown_name(request.name))[:NAME_MAX_CHARS]
+        name = tool.spec.name if tool else clean(shown_name(request.name))[:SHOWN_MAX_CHARS]
         caller = request.caller or run.spec.caller
         raw_sha256 = sha256_hex(raw)
         said = [name, raw_sha256, caller.value, sha256_hex(metadata)]
@@ -92,12 +91,6 @@ class Drafter:
         if names != self._aliases[0]:
             self._aliases = (names, AliasMap(names))
         return await self._registry.find(self._aliases[1].canonical(name) or name)
-
-
-def shown_name(name: str) -> str:
-    """Return a name nobody knows, fit for results, journal and counters."""
-    printable = "".join(char if char.isprintable() else "\ufffd" for char in name)
-    return printable.encode("utf-8", "replace").decode()[:NAME_MAX_CHARS] or "\ufffd"
 
 
 def _metadata_bytes(metadata: Mapping[str, JsonValue] | None) -> bytes:

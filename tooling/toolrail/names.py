@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable
 
 ALIAS_MAX_CHARS = 64
+SHOWN_MAX_CHARS = 128
+"""Of a name that no tool has."""
 HASH_CHARS = 12
 _SEGMENT = r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*"
 _PLAIN = re.compile(rf"(?=[A-Za-z]){_SEGMENT}(?:\.{_SEGMENT})*\Z")
@@ -60,6 +62,12 @@ def alias_of(name: str) -> str:
     if not stem[:1].isalpha():
         stem = f"t_{stem}"
     return stem[:room].rstrip("_-") + suffix
+
+
+def shown_name(name: str) -> str:
+    """Return a name nobody knows, fit for results, journal and counters."""
+    printable = "".join(char if char.isprintable() else "\ufffd" for char in name)
+    return printable.encode("utf-8", "replace").decode()[:SHOWN_MAX_CHARS] or "\ufffd"
 
 
 class AliasMap:

@@ -11,8 +11,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from toolrail.drafting import shown_name
-from toolrail.names import alias_of
+from toolrail.names import alias_of, shown_name
 from toolrail.providers.arguments import Read, read_arguments
 from toolrail.providers.ids import neutral_id, wire_id
 from toolrail.providers.toolbox import ToolBox
