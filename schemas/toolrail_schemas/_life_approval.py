@@ -56,7 +56,9 @@ def _approve(record: CallRecord, event: Approve) -> Outcome | Refusal:
         return refusal
     if not event.run_open:
         return refuse(record, RefusalReason.RUN_CLOSED)
-    if (record.args_sha256, record.spec_hash) != (event.args_sha256, event.spec_hash):
+    if record.args_sha256 != event.args_sha256:
+        return refuse(record, RefusalReason.ASKED_ANEW)
+    if record.spec_hash != event.spec_hash:
         return refuse(record, RefusalReason.SUPERSEDED)
     if event.over_budget:
         return refuse(record, RefusalReason.OVER_BUDGET)

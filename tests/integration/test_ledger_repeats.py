@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.calls import LedgerBench, ledger_bench
+from toolrail.errors import ApprovalConflict
 from toolrail.ledger import ANY_UNKNOWN, unaccounted
 from toolrail.redis_io import command
 from toolrail.settings import Settings
@@ -126,3 +127,21 @@ async def test_a_question_ends_with_its_call_whatever_the_closer_saw(bench: Ledg
     closed = await close(bench, guard="deadline_over")
 
     assert (closed, (await bench.call("c1")).fields["approval_state"]) == ("closed", "cancelled")
+
+
+async def test_a_late_yes_to_an_earlier_question_leaves_the_new_one(bench: LedgerBench) -> None:
+    """Somebody edited the arguments meanwhile, and the call was asked about anew."""
+    parked = await bench.parked_call("c1")
+    await bench.ledger.dispatch(replace(parked, fields={**parked.fields, "retry_safe": 0}))
+    seen = str(parked.fields["args_sha256"])
+    edit = bench.approval(parked.call_key, args_sha256=seen, edited=b'{"text":"2"}')
+    await bench.ledger.approve(bench.run_id, parked.call_key, edit)
+    await lost(bench)
+    await bench.ask_again("c1")
+    late = bench.approval(parked.call_key, args_sha256=seen, by="bob")
+    with pytest.raises(ApprovalConflict, match="asked about anew"):
+        await bench.ledger.approve(bench.run_id, parked.call_key, late)
+    stands = await bench.call("c1")
+    await close(bench)
+
+    assert (stands.state, stands.fields["approval_state"]) == ("awaiting_approval", "pending")

@@ -301,11 +301,11 @@ async def test_every_key_of_an_ended_run_expires(bench: LedgerBench) -> None:
 
 
 async def test_an_approval_of_other_arguments_than_were_asked_is_void(bench: LedgerBench) -> None:
-    """The digest that the person saw is compared, not only the version of the tool."""
+    """The digest that the person saw is compared; the question that stands is left alone."""
     call = await bench.parked_call("c1")
     await bench.ledger.dispatch(call)
     approval = bench.approval(call.call_key, args_sha256="f" * 64)
-    answer = await bench.ledger.approve(bench.run_id, call.call_key, approval)
 
-    assert answer.status == "superseded"
+    with pytest.raises(ApprovalConflict, match="look at it again"):
+        await bench.ledger.approve(bench.run_id, call.call_key, approval)
     assert (await bench.call("c1")).state == "awaiting_approval"

@@ -89,7 +89,7 @@ def test_dispatch_is_refused_over_budget_and_leaves_no_record() -> None:
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (approve(args_sha256="other"), RefusalReason.SUPERSEDED),
+        (approve(args_sha256="other"), RefusalReason.ASKED_ANEW),
         (approve(spec_hash="other"), RefusalReason.SUPERSEDED),
         (approve(now_ms=10), RefusalReason.APPROVAL_EXPIRED),
         (Deny(now_ms=10), RefusalReason.APPROVAL_EXPIRED),

@@ -14,6 +14,7 @@ _TOLD = {
     "denied": "was denied already",
     "expired": "expired before anybody decided",
     "cancelled": "is cancelled with its run",
+    "asked_anew": "was asked about anew meanwhile, with other arguments: look at it again",
     "superseded": "is void, because the tool or the policy has changed since it was asked",
 }
 _HOLDS = {"once": "for this call", "run": "for the rest of the run"}

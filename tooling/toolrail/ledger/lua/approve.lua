@@ -8,7 +8,7 @@
 --       was told of ('' for none, '*' for whichever there is); last field, value, ...
 --       of the record: time and output that an attempt with these arguments may take
 -- Returns {OK, seq} | {DUP, by, when ms} (the same decision again: arguments and scope)
---       | {CONFLICT, approval state, by, when ms, scope, summary of an edit}
+--       | {CONFLICT, approval state or asked_anew, by, when ms, scope, summary of an edit}
 --       | {EXPIRED} | {SUPERSEDED} | {BUDGET, run}
 --       | {REPEATS_UNKNOWN} (an equal call may have taken effect, and the person was not told)
 --       | {CALLS_PENDING} | {RUN_CLOSED, status} | {NO_CALL}
@@ -35,7 +35,9 @@ end
 if call.state ~= 'awaiting_approval' then return { 'CONFLICT', call.state, '', '', '', '' } end
 if run.status ~= 'open' or run.ending then return { 'RUN_CLOSED', run.ending or run.status } end
 if tonumber(call.approval_expires_ms) <= NOW then return { 'EXPIRED' } end
-if call.args_sha256 ~= ARGV[8] or stands.spec_hash ~= ARGV[9] then return { 'SUPERSEDED' } end
+-- Edited and approved, asked about anew since: the question that stands is not the one that was seen.
+if call.args_sha256 ~= ARGV[8] then return { 'CONFLICT', 'asked_anew', '', '', '', '' } end
+if stands.spec_hash ~= ARGV[9] then return { 'SUPERSEDED' } end
 -- While a call is open that ends the run, none is parked: it was alone when it was queued, and no
 -- other has been taken since.
 if call.control == '1' and redis.call('SCARD', RUN .. ':open') > 1 then
