@@ -15,6 +15,8 @@ from toolrail.ledger import ANY_UNKNOWN, unaccounted
 from toolrail.redis_io import command
 from toolrail.settings import Settings
 
+HOUR_MS = 3_600_000
+
 
 @pytest.fixture
 async def bench(settings: Settings) -> AsyncIterator[LedgerBench]:
@@ -145,3 +147,17 @@ async def test_a_late_yes_to_an_earlier_question_leaves_the_new_one(bench: Ledge
     await close(bench)
 
     assert (stands.state, stands.fields["approval_state"]) == ("awaiting_approval", "pending")
+
+
+async def test_time_in_the_queue_is_no_time_of_a_person(bench: LedgerBench) -> None:
+    """A wait for a decision begins with its question, which may come long after the call."""
+    await queued(bench)
+    await lost(bench)
+    key = bench.keys.call(bench.run_id, bench.key("c1"))
+    await command(bench.redis, "HINCRBY", key, "accepted_ms", -HOUR_MS)
+    before = await bench.reader.totals()
+    await bench.ask_again("c1")
+    await close(bench)
+    after = await bench.reader.totals()
+
+    assert after["decided:ms:builtin"] - before.get("decided:ms:builtin", 0) < HOUR_MS

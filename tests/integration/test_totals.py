@@ -82,7 +82,8 @@ async def approve(bench: LedgerBench, call_id: str) -> None:
 async def test_a_persons_thinking_is_no_duration_of_the_call(bench: LedgerBench) -> None:
     """An hour of deciding is the approval's wait, and neither the queue's nor the call's."""
     await bench.ledger.dispatch(await bench.parked_call("c1"))
-    await backdate(bench, "c1", "accepted_ms", by_ms=2 * HOUR_MS)
+    for moment in ("accepted_ms", "asked_ms"):
+        await backdate(bench, "c1", moment, by_ms=2 * HOUR_MS)
     await approve(bench, "c1")
     await run_to_end(bench, "c1")
     seen = await totals(bench)
@@ -99,7 +100,8 @@ async def test_a_call_that_ends_while_parked_was_the_persons_time(
 ) -> None:
     """Its wait is counted under how it ended, and none of it as ours."""
     await bench.ledger.dispatch(await bench.parked_call("c1"))
-    await backdate(bench, "c1", "accepted_ms", by_ms=2 * HOUR_MS)
+    for moment in ("accepted_ms", "asked_ms"):
+        await backdate(bench, "c1", moment, by_ms=2 * HOUR_MS)
     await bench.ledger.finish(
         bench.run_id,
         bench.key("c1"),

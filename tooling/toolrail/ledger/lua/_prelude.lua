@@ -87,12 +87,13 @@ local function count_wait(call)
 end
 
 -- What became of a call that needs approval: asked | approved | denied | expired | cancelled
--- | superseded | remembered. All but the first and the last end a wait, now.
+-- | superseded | remembered. All but the first and the last end a wait, now, which began with the
+-- question and not with the call: one that was queued may be asked about later.
 local function count_approval(call, decision)
   if not MEASURED then return end
   count('approval:' .. call.queue .. ':' .. decision, 1)
   if decision == 'asked' or decision == 'remembered' then return end
-  local ms = since(call.accepted_ms)
+  local ms = since(call.asked_ms)
   observe('decided', edge_of({ 5000, 15000, 30000, 60000, 120000, 300000, 600000, 1800000,
     3600000, 14400000, 43200000, 86400000 }, ms), call.queue, ms)
 end
@@ -168,7 +169,8 @@ local function read_call(call_key)
   local c = read(call_hash(call_key), 'state', 'attempt', 'fence', 'nonce', 'worker', 'cancel',
     'queue', 'tool', 'turn', 'call_id', 'client', 'digest', 'result_sha256', 'queued_ms',
     'started_ms', 'deadline_ms', 'timeout_ms', 'policy_hash', 'reserved', 'approval_state',
-    'approval_expires_ms', 'args_sha256', 'patience_ms', 'control', 'accepted_ms', 'decided_ms')
+    'approval_expires_ms', 'args_sha256', 'patience_ms', 'control', 'accepted_ms', 'asked_ms',
+    'decided_ms')
   c.key = call_key
   c.hash = call_hash(call_key)
   c.member = RUN_ID .. '|' .. call_key
@@ -288,6 +290,7 @@ local function park(call, expires_ms)
   redis.call('ZADD', P .. 'approvals', expires_ms, call.member)
   redis.call('ZADD', RUN .. ':approvals', expires_ms, call.key)
   redis.call('ZADD', P .. 'asked:' .. call.queue, NOW, call.member)
+  redis.call('HSET', call.hash, 'asked_ms', NOW)
 end
 
 local function unpark(call)
