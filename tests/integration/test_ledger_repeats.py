@@ -161,3 +161,25 @@ async def test_time_in_the_queue_is_no_time_of_a_person(bench: LedgerBench) -> N
     after = await bench.reader.totals()
 
     assert after["decided:ms:builtin"] - before.get("decided:ms:builtin", 0) < HOUR_MS
+
+
+async def test_a_refused_repeat_counts_against_the_drift_limit(bench: LedgerBench) -> None:
+    """As the same call does that comes in now: with nobody to ask, too, a model is stopped."""
+    for call_id in ("c1", "c2", "c3"):
+        await queued(bench, call_id)
+    await lost(bench)
+    for call_id in ("c1", "c2", "c3"):
+        ending = replace(await bench.ending(call_id, code="approval.denied"), state="denied")
+        await bench.ledger.finish(
+            bench.run_id,
+            bench.key(call_id),
+            ending,
+            fence=0,
+            actor="worker:w",
+            guard="repeats",
+        )
+    record = await bench.reader.run(bench.run_id)
+    assert record is not None
+
+    assert (record["denied"], record["status"]) == ("3", "failed")
+    assert record["code"] == "run.drift_limit"

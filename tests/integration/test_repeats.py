@@ -133,12 +133,13 @@ async def test_with_nobody_to_ask_it_is_denied(cell: Cell, mode: ApprovalMode) -
     async with working(cell) as started:
         result = await run.wait(second, timeout_s=10)
     status, used = await run.status(), await cell.bench.reader.run_used(run.id)
+    refused = (await run.record())["denied"]
     if status == "open":
         await run.complete()
 
     assert (result.error_code, started) == ("approval.denied", [])
     assert await state(cell, second) == "denied"
-    assert used["demo.send"] == 1
+    assert (used["demo.send"], refused) == (1, "1")
     assert status == ("failed" if mode is ApprovalMode.FAIL_RUN else "open")
 
 

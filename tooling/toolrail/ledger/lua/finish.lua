@@ -103,7 +103,8 @@ end
 if decision ~= '' then count_approval(call, decision) end
 if guard == 'running' then call.ran_ms = since(call.started_ms) end
 settle(run, call, state, outcome, error_class, error_code, inbox_result)
-if decision == 'denied' then drift(run, 'denied') end
+-- A person's no counts, and so does the refusal of a repeat where nobody is there to ask.
+if decision == 'denied' or (guard == 'repeats' and state == 'denied') then drift(run, 'denied') end
 if ARGV[15] ~= '' then begin_end(run, ARGV[15], ARGV[16]) end
 finalise(run)
 if not seq then return { 'JOURNAL_FAILED', why } end
