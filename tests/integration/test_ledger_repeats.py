@@ -183,3 +183,63 @@ async def test_a_refused_repeat_counts_against_the_drift_limit(bench: LedgerBenc
 
     assert (record["denied"], record["status"]) == ("3", "failed")
     assert record["code"] == "run.drift_limit"
+
+
+async def test_only_a_repeat_is_refused_as_one(bench: LedgerBench) -> None:
+    """A call that no loss stands against may run, and nobody denies it for one."""
+    await queued(bench)
+    refused = await close(bench, guard="repeats")
+    await lost(bench)
+    closed = await close(bench, guard="repeats")
+
+    assert (refused, closed) == ("refused", "closed")
+
+
+async def test_a_call_that_is_being_cancelled_is_not_asked_about(bench: LedgerBench) -> None:
+    """Whoever cancels closes it; a person would be asked for nothing."""
+    await queued(bench)
+    await lost(bench)
+    await bench.ledger.cancel(bench.run_id, bench.key("c1"))
+    asked = await bench.ask_again("c1")
+    await close(bench, guard="queued")
+
+    assert not asked
+
+
+async def test_nobody_is_asked_about_a_call_of_an_ending_run(bench: LedgerBench) -> None:
+    """Nothing of it may start any more, so nothing waits for a yes."""
+    await queued(bench)
+    await lost(bench)
+    await bench.ledger.end_run(bench.run_id, status="cancelled", code="", actor="runtime:test")
+    asked = await bench.ask_again("c1")
+    await close(bench, guard="queued")
+
+    assert not asked
+
+
+async def test_nobody_is_asked_about_a_call_of_a_run_that_broke(bench: LedgerBench) -> None:
+    """Its journal takes no question, and it has failed already."""
+    await queued(bench)
+    await lost(bench)
+    await command(bench.redis, "HSET", bench.keys.run(bench.run_id), "status", "failed")
+    asked = await bench.ask_again("c1")
+    await close(bench, guard="queued")
+
+    assert not asked
+
+
+async def test_a_finishing_call_that_waits_for_a_person_lets_others_in(bench: LedgerBench) -> None:
+    """The run goes on meanwhile; the yes then waits until it is alone again."""
+    finish = bench.new_call("c1", retry_safe=False, alone=True)
+    await bench.ledger.dispatch(finish)
+    shut = await bench.ledger.dispatch(bench.new_call("c2"))
+    await lost(bench)
+    await bench.ask_again("c1")
+    open_again = await bench.ledger.dispatch(bench.new_call("c2", arguments={"text": "b"}))
+    early = await approve(bench, told_unknown="lost1")
+    await close(bench, "c2", guard="queued")
+    alone = await approve(bench, told_unknown="lost1")
+    await close(bench, guard="queued")
+
+    assert (shut.status, open_again.status) == ("after_finish", "accepted")
+    assert (early, alone) == ("calls_pending", "accepted")

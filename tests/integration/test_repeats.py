@@ -259,3 +259,19 @@ async def test_only_a_repeat_is_asked_about_in_the_queue(cell: Cell) -> None:
 
     assert listed == 1
     assert (too_early, asked, waits) == (False, [True, False], "awaiting_approval")
+
+
+async def test_a_person_is_not_asked_about_a_version_that_nobody_has(cell: Cell) -> None:
+    """The question would show the definition of another; the call ends, and says why."""
+    run = await interactive(cell)
+    lost, second = await equal_calls(run)
+    await lose(cell, run.id, lost.call_key, code=UNKNOWN)
+    key = cell.bench.keys.call(run.id, second.call_key)
+    await command(cell.bench.redis, "HSET", key, "spec_hash", "f" * 64)
+    async with working(cell) as started:
+        result = await run.wait(second, timeout_s=10)
+    told = await kinds(run, second)
+    await run.complete()
+
+    assert (result.error_code, started) == ("tool.spec_changed", [])
+    assert "tool_call_awaiting_approval" not in told
