@@ -179,7 +179,13 @@ async def test_only_those_whom_the_policy_names_decide(ruled: Desk) -> None:
 
     assert [ran.code for ran in refused] == [REFUSED] * 4
     assert all("eve may not decide" in ran.err for ran in refused[:3])
+    assert all("The question stands as it was." in ran.err for ran in refused[:3])
     assert after is ApprovalState.PENDING
+
+    await ruled.run.cancel()
+    late = await ruled("approve", approval_id, "--by", "eve")
+    assert "It is decided already." in late.err
+    assert "stands as it was" not in late.err
 
 
 async def test_a_call_that_can_no_longer_run_says_why(desk: Desk) -> None:

@@ -128,6 +128,19 @@ def test_a_call_that_nobody_can_run_answers_and_ends_its_run(
     assert ("status", "completed") in page_fields(capsys.readouterr().out)
 
 
+def test_a_call_in_a_run_that_has_ended_ends_with_the_code_of_what_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """4, and not the 3 that says to try again."""
+    run(["run", "open"])
+    run_id = capsys.readouterr().out.strip()
+    run(["run", "cancel", run_id])
+    code = run(["call", "workspace.list_files", "--run", run_id])
+
+    assert code == 4
+    assert "takes no more calls" in capsys.readouterr().err
+
+
 def test_a_file_of_arguments_that_is_not_there_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from tests.fleets import appear
 from tests.servers import StartRedis
 from toolrail import CallRequest, Settings
 from toolrail.doctor import Finding, Level, examine
+from toolrail.doctor.machine import check_settings
 from toolrail.fleet import Fleet
 from toolrail.redis_io import command
 from toolrail.registry import Registry
@@ -197,6 +198,21 @@ async def test_mcp_servers_are_up_or_say_why_not(
     assert seen[1][0] == "ok"
     assert "reached by URL" in seen[2][1]
     assert seen[3] == ("warn", f"{file} names servers that no live worker has: lost")
+
+
+@pytest.mark.parametrize("content", [None, "{bad", "[]"])
+async def test_a_servers_file_that_cannot_be_read_is_told_without_a_cell(
+    tmp_path: Path, content: str | None
+) -> None:
+    """A worker would refuse to start with it, so doctor says it before."""
+    file = tmp_path / "servers.json"
+    if content is not None:
+        file.write_text(content)
+    findings = check_settings(Settings(state_dir=tmp_path, mcp_servers_file=file))
+    [seen] = of(findings, "mcp")
+
+    assert seen.level.value == "fail"
+    assert f"{file} cannot be read" in seen.seen
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,7 @@ async def test_the_second_of_two_queued_calls_asks_before_it_runs(cell: Cell) ->
     assert not result.is_error
     assert used["demo.send"] == 1
     assert (asked.layers, asked.scopes) == ((Layer.CONTEXT,), (ApprovalScope.ONCE,))
+    assert asked.policy_reason.startswith("Approval is required by context, rule an equal call")
     assert "may have taken effect" in asked.policy_reason
     assert asked.args_summary == 'text: "a"'
     assert told[1:4] == ["tool_call_awaiting_approval", "tool_call_approved", "tool_call_started"]

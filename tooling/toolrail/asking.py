@@ -16,7 +16,7 @@ from toolrail.policy.remembered import effect_names, offered_scopes
 from toolrail.redaction import clean, summarize
 from toolrail.registry import RegisteredTool
 from toolrail.request import RunContext, approval_id_of
-from toolrail_schemas import ApprovalRecord, EventType, PolicyDecision, args_ref
+from toolrail_schemas import ApprovalRecord, EventType, Layer, PolicyDecision, args_ref
 
 TITLE_MAX_CHARS: Final = 80
 DESCRIPTION_MAX_CHARS: Final = 500
@@ -88,5 +88,7 @@ def expiry_ms(run: RunContext, tool: RegisteredTool, *, default_ms: int) -> int:
 
 def _who_asks(run: RunContext, decision: PolicyDecision) -> str:
     asking = zip(decision.approval_required_by, decision.approval_rules, strict=True)
-    said = "; ".join(f"{run.policy.compiled.title(layer)}, rule {rule}" for layer, rule in asking)
+    # The reason is cut at its end, and a person must read first that an effect may be a second.
+    first = sorted(asking, key=lambda asked: asked[0] is not Layer.CONTEXT)
+    said = "; ".join(f"{run.policy.compiled.title(layer)}, rule {rule}" for layer, rule in first)
     return clean(f"Approval is required by {said or 'the tool'}.")[:REASON_MAX_CHARS]

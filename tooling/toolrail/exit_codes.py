@@ -5,7 +5,7 @@ which (`cli/failures.py`).
 Above: the CLI, the supervisor, `toolrail worker`. Below: nothing.
 
 `toolrail try` and `toolrail call` answer 0 to 3 by the result's error class; no other failure of
-theirs uses 1 or 2.
+theirs uses 1 or 2: where another command says 1, theirs is 3.
 """
 
 OK = 0

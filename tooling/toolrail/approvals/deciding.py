@@ -102,7 +102,10 @@ def check_right(question: Question, by: str) -> None:
     """
     why = question.run.policy.why_not_decider(by, run_user=question.run.spec.user)
     if why is not None:
-        raise ApprovalRefused(f"{why} {_STILL_OPEN}")
+        is_open = question.record.state is ApprovalState.PENDING
+        raise ApprovalRefused(
+            f"{why} {_STILL_OPEN}" if is_open else f"{why} It is decided already."
+        )
 
 
 def scope_named(scope: ApprovalScope | str) -> ApprovalScope:

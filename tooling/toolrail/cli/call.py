@@ -65,7 +65,8 @@ def call(
     A call that waits for a person says so at once, on stderr, with the command that decides.
 
     Exit code: 0 fine, 1 the model could correct it, 2 refused by policy, 3 the run failed or the
-    cluster cannot be used, 64 wrong usage, 78 wrong settings.
+    cluster cannot be used, 4 the run has ended or the id is another call's, 64 wrong usage, 78
+    wrong settings.
     """
     with answering(options_of(context)):
         asked = Asked(

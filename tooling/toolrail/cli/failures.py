@@ -93,7 +93,7 @@ def answering(options: GlobalOptions) -> Generator[None]:
     except ToolrailError as error:
         tell_error(error, is_debugging=options.is_debugging)
         code = code_of(error)
-        is_said = code in {exit_codes.USAGE, exit_codes.CONFIG}
+        is_said = code in {exit_codes.USAGE, exit_codes.CONFIG, exit_codes.CONFLICT}
         raise CommandExit(code if is_said else exit_codes.SYSTEM) from error
 
 

@@ -17,7 +17,7 @@ from toolrail.doctor.finding import Finding, fail, ok, warn
 from toolrail.doctor.machine import check_packages, check_python, check_settings
 from toolrail.doctor.queues import judge_queue
 from toolrail.doctor.server import check_server
-from toolrail.doctor.servers import OWNERS, judge_owners, judge_servers_file
+from toolrail.doctor.servers import OWNERS, judge_owners, judge_servers_file, unreadable
 from toolrail.doctor.workers import judge_workers
 from toolrail.embedded import find_program
 from toolrail.errors import ConfigError, RedisUnavailable, ToolrailError
@@ -104,8 +104,10 @@ async def _check_owners(settings: Settings, redis: Redis) -> list[Finding]:
     for queue in OWNERS:
         owners = await registry.offers(queue)
         findings += judge_owners(queue, owners)
-        if queue == "mcp" and settings.mcp_servers_file is not None:
-            findings += judge_servers_file(settings.mcp_servers_file, owners)
+        file = settings.mcp_servers_file if queue == "mcp" else None
+        # One that cannot be read was told with the settings of this machine.
+        if file is not None and unreadable(file) is None:
+            findings += judge_servers_file(file, owners)
     return findings
 
 

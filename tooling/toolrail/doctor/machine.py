@@ -13,6 +13,7 @@ from pathlib import Path
 
 from toolrail.discovery import discover_tools
 from toolrail.doctor.finding import Finding, fail, ok, warn
+from toolrail.doctor.servers import unreadable
 from toolrail.errors import ConfigError
 from toolrail.policy.load import load_policy
 from toolrail.settings import Settings
@@ -48,6 +49,7 @@ def check_settings(settings: Settings) -> list[Finding]:
         _cluster(settings),
         _policy(settings),
         *_tools(settings),
+        *_servers_file(settings),
         *_disk((settings.state_dir, settings.workspace_root)),
     ]
 
@@ -87,6 +89,11 @@ def _tools(settings: Settings) -> list[Finding]:
         seen = f"{broken.place} is broken: {broken.error}"
         findings.append(fail("tools", seen, "Repair or uninstall it."))
     return findings
+
+
+def _servers_file(settings: Settings) -> list[Finding]:
+    found = None if settings.mcp_servers_file is None else unreadable(settings.mcp_servers_file)
+    return [] if found is None else [found]
 
 
 def _disk(places: Iterable[Path]) -> list[Finding]:

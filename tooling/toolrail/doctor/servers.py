@@ -29,19 +29,26 @@ def judge_owners(queue: str, owners: Mapping[str, Sequence[Offer]]) -> list[Find
 
 def judge_servers_file(file: Path, announced: Mapping[str, Sequence[Offer]]) -> list[Finding]:
     """Return which servers of a file nobody has announced."""
-    try:
-        names = list(_names(file))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or "it is not JSON"
-        return [
-            fail("mcp", f"{file} cannot be read: {reason}", "Correct TOOLRAIL_MCP_SERVERS_FILE.")
-        ]
+    if (problem := unreadable(file)) is not None:
+        return [problem]
+    names = list(_names(file))
     known = {owner for owner, offers in announced.items() if any(offer.is_live for offer in offers)}
     missing = sorted(set(names) - known)
     if not missing:
         return [ok("mcp", f"{file} names {len(names)} servers, all of them known to workers")]
     seen = f"{file} names servers that no live worker has: {', '.join(missing)}"
     return [warn("mcp", seen, "toolrail worker mcp, with the same TOOLRAIL_MCP_SERVERS_FILE")]
+
+
+def unreadable(file: Path) -> Finding | None:
+    """Return what is wrong with a servers file as a file, or None."""
+    try:
+        list(_names(file))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or "it is not JSON"
+        fix = "Correct TOOLRAIL_MCP_SERVERS_FILE, or the file."
+        return fail("mcp", f"{file} cannot be read: {reason}", fix)
+    return None
 
 
 def _owner(queue: str, owner: str, offers: Sequence[Offer]) -> Finding:
