@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SYNCED := .venv/.synced
-EXTRAS := worker,gateway,embedded
+EXTRAS := worker,gateway,postgres,embedded
 SYNC := sync --quiet --locked --all-extras --group dev
 
 export UV_SYSTEM_CERTS := true

@@ -259,6 +259,18 @@ TOOL_ROWS: tuple[ErrorInfo, ...] = (
         51,
     ),
     ErrorInfo(
+        "chat.not_bound",
+        _RECOVERABLE,
+        "This run has no chat.",
+        "Go on without the chat's history.",
+    ),
+    ErrorInfo(
+        "chat.unavailable",
+        _RECOVERABLE,
+        "The chat store does not answer.",
+        "Go on without the chat's history, or try once more later.",
+    ),
+    ErrorInfo(
         "chat.empty_query",
         _RECOVERABLE,
         "The query has no word to search for.",

@@ -8,10 +8,11 @@ Above: client, dispatcher, ledger. Below: `_base.py`, `call.py`.
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from toolrail_schemas._base import (
     KIB,
+    Count,
     JsonObject,
     Label,
     Sha256Hex,
@@ -66,6 +67,11 @@ class RunSpec(WireModel):
     user: Label | None = None
     name: Label | None = None
     """The caller's own name for the run, unique per tenant; only an index."""
+    chat: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """Id of the chat that the run reads, of the same tenant; null: it reads none."""
+    chat_messages: Count | None = None
+    """How many messages of the chat exist for the run, from the first; null: as many as there are
+    when the run first looks."""
 
     @field_validator("plan")
     @classmethod

@@ -16,10 +16,10 @@ from toolrail.settings import (
     Settings,
     own_environment,
     read_variable,
-    redact_url,
     safe_environment,
     variable_of,
 )
+from toolrail.urls import redact_url
 
 SECRET = "s" * 32
 
@@ -262,8 +262,9 @@ def test_a_child_process_sees_the_same_settings(
 
     child = Settings.from_env()
 
+    usual = {"state_dir": settings.state_dir, "chat_dir": settings.chat_dir}
     assert child.state_dir.is_absolute()
-    assert child.model_copy(update={"state_dir": settings.state_dir}) == settings
+    assert child.model_copy(update=usual) == settings
     assert "TOOLRAIL_LEASE_S" not in settings.to_env()
 
 

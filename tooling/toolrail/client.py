@@ -145,6 +145,8 @@ class Toolrail:
         approval_mode: ApprovalMode = ApprovalMode.DENY_ALL,
         limits: RunLimits | None = None,
         name: str | None = None,
+        chat: str | None = None,
+        chat_messages: int | None = None,
     ) -> Run:
         """Return a new run under the policy as it is now, or the tenant's open run of that name.
 
@@ -158,26 +160,27 @@ class Toolrail:
             approval_mode: What happens to a call that needs a person.
             limits: How many denials and unknown tools the run survives.
             name: The tenant's own; opening it twice gives the same run.
+            chat: Id of the chat that the run may read.
+            chat_messages: How many of its messages exist for the run; None: all there are by then.
 
         Raises:
             UnknownProfile: The policy folder has no such profile.
             ConfigError: The plan, or another value, is not well formed.
-            RunConflict: The name is in use by a run with another spec.
-            RedisUnavailable, JournalAppendFailed: As named.
+            RunConflict, RedisUnavailable, JournalAppendFailed: As named.
         """
-        node = None if plan is None else load_plan(plan)
-        policy = self._policies.snapshot(profile=profile, user=user, plan=node)
+        policy = self._policy(profile, user, plan)
         spec = run_spec(
             tenant=tenant,
             profile=profile,
             surface=surface,
             caller=caller,
             plan=plan,
-            policy_hash=policy.policy_hash,
             approval_mode=approval_mode,
             limits=limits or RunLimits(),
             user=user,
             name=name,
+            chat=chat,
+            chat_messages=chat_messages,
         )
         return await self._begin(spec, policy)
 
@@ -198,10 +201,9 @@ class Toolrail:
         """
         old = await self._open_parts().lookup.context(run_id)
         spec = old.spec
-        node = None if spec.plan is None else load_plan(spec.plan)
-        today = self._policies.snapshot(profile=spec.profile, user=spec.user, plan=node)
+        today = self._policy(spec.profile, spec.user, spec.plan)
         policy = today.bound_by(old.policy)
-        changes = {"policy_hash": policy.policy_hash, "name": name}
+        changes = {"name": name, "chat_messages": None}
         return await self._begin(spec.model_copy(update=changes), policy)
 
     async def run(self, run_id: str) -> Run:
@@ -213,7 +215,12 @@ class Toolrail:
         parts = self._open_parts()
         return Run(await parts.lookup.context(run_id), parts)
 
+    def _policy(self, profile: str, user: str | None, plan: JsonObject | None) -> PolicySnapshot:
+        node = None if plan is None else load_plan(plan)
+        return self._policies.snapshot(profile=profile, user=user, plan=node)
+
     async def _begin(self, spec: RunSpec, policy: PolicySnapshot) -> Run:
+        spec = spec.model_copy(update={"policy_hash": policy.policy_hash})
         run_id = await self._run_id(spec)
         known = await self._open_parts().reader.run(run_id) if spec.name is not None else None
         if known is not None and known["status"] == "open":
@@ -240,14 +247,16 @@ class Toolrail:
         return int(self._settings.retention_s * 1000)
 
     async def _same_run(self, run_id: str, spec: RunSpec) -> Run:
-        """Return the named run; it keeps the policy that it was opened under."""
+        """Return the named run; it keeps the policy, and as much of a chat, as it began with."""
         run = await self.run(run_id)
-        if run.spec.model_copy(update={"policy_hash": spec.policy_hash}) != spec:
+        frozen = {"policy_hash": spec.policy_hash, "chat_messages": spec.chat_messages}
+        if run.spec.model_copy(update=frozen) != spec:
             raise RunConflict
         return run
 
     async def _open(self, run_id: str, spec: RunSpec, policy: PolicySnapshot) -> None:
         text = spec.model_dump_json()
+        same = spec.model_copy(update={"chat_messages": None})
         created: dict[str, JsonValue] = {
             "tenant": spec.tenant,
             "profile": spec.profile,
@@ -257,7 +266,7 @@ class Toolrail:
         }
         await self._open_parts().ledger.open_run(
             run_id,
-            digest=sha256_hex(text.encode()),
+            digest=sha256_hex(same.model_dump_json().encode()),
             fields={
                 "spec": text,
                 "tenant": spec.tenant,

@@ -70,6 +70,8 @@ class ToolContext:
     workspace: WorkspaceAccess | None = None
     """The run's files, for `thread` tools only: file work would block a loop, and a child process
     must not need the worker's disk."""
+    library: object | None = None
+    """What the run reads besides files, for our own tools: its chat, skills and world info."""
     store: BlobStore | None = None
     session: SessionMemory | None = None
     keep: Callable[[bytes, str], str] | None = None

@@ -54,6 +54,10 @@ class Keys:
         run_id, _, call_key = member.partition("|")
         return self.call(run_id, call_key)
 
+    def reads(self, run_id: str) -> str:
+        """Return the hash of what one run may still read, and how much of its chat exists."""
+        return f"{self.prefix}run:{run_id}:reads"
+
     def journal(self, run_id: str) -> str:
         """Return the stream whose entry ids are the sequence numbers of one run."""
         return f"{self.prefix}run:{run_id}:journal"

@@ -28,6 +28,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 from toolrail.environment import environ
 from toolrail.errors import ConfigError, SecretMissing
 from toolrail.redaction import secrets_of_url
+from toolrail.urls import without_password
 
 PREFIX = "TOOLRAIL_"
 DAY_S = 86_400.0
@@ -85,6 +86,20 @@ class Settings(BaseModel):
     """Import names of modules with tools, besides those installed as entry points."""
     mcp_servers_file: Path | None = None
     """JSON file with `mcpServers`, as desktop MCP hosts write it. None: no MCP servers."""
+
+    # What runs read
+    chat_dir: Path = Path(".toolrail/chats")
+    """Where chats are kept, a SQLite file each, unless `chat_url` names a database."""
+    chat_url: str | None = Field(default=None, repr=False)
+    """PostgreSQL database with the chats: postgresql://. None: SQLite files in `chat_dir`."""
+    skill_dir: Path | None = None
+    """Folder with a folder for each skill, which holds its SKILL.md. None: no skills."""
+    skill_call_chars: Count = 20_000
+    """Characters of skills that one call reads."""
+    skill_run_chars: Count = 80_000
+    """Characters of skills that one run reads, in all."""
+    worldinfo_dir: Path | None = None
+    """Folder with the activated world info of runs, `<run>.json`. None: there is none."""
 
     # Calls and runs
     inline_args_bytes: Bytes = 8_192
@@ -159,6 +174,9 @@ class Settings(BaseModel):
         "workspace_root",
         "policy_dir",
         "mcp_servers_file",
+        "chat_dir",
+        "skill_dir",
+        "worldinfo_dir",
     )
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
@@ -169,6 +187,13 @@ class Settings(BaseModel):
     def _check_redis_url(cls, value: str) -> str:
         if urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
             raise ValueError("must start with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("chat_url")
+    @classmethod
+    def _check_chat_url(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in {"postgresql", "postgres"}:
+            raise ValueError("must start with postgresql://")
         return value
 
     @field_validator("secret")
@@ -223,7 +248,7 @@ class Settings(BaseModel):
         for name, field in type(self).model_fields.items():
             value: object = getattr(self, name)
             if self.redis_password_file is not None and value == self.redis_url:
-                value = _without_password(self.redis_url)
+                value = without_password(self.redis_url)
             usual = value == field.default and not isinstance(value, Path)
             if usual or (name == "secret" and self.secret_file is not None):
                 continue
@@ -238,7 +263,8 @@ class Settings(BaseModel):
     def secrets(self) -> tuple[str, ...]:
         """Return every value in here that must not be written down or shown."""
         own = () if self.secret is None else (self.secret.get_secret_value(),)
-        return (*own, *secrets_of_url(self.redis_url), *secrets_of_url(self.broker_url))
+        urls = (self.redis_url, self.broker_url, self.chat_url)
+        return (*own, *(secret for url in urls for secret in secrets_of_url(url)))
 
     def require_secret(self) -> bytes:
         """Return the HMAC key of doorbells.
@@ -261,15 +287,6 @@ class _Environment(BaseSettings, Settings):  # pyright: ignore[reportIncompatibl
 def variable_of(field: str) -> str:
     """Return the environment variable of a settings field."""
     return PREFIX + field.upper()
-
-
-def redact_url(url: str) -> str:
-    """Return the URL with its password replaced, fit for a log or an error."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    _, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
 
 
 def fill_password(url: str, file: Path) -> str:
@@ -342,13 +359,6 @@ def _read_file(file: Path, *, key: str) -> str:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         fix = "Name a file that this process may read."
         raise ConfigError(f"{file} cannot be read: {reason}.", fix=fix, key=key) from None
-
-
-def _without_password(url: str) -> str:
-    login, _, host = (netloc := urlsplit(url).netloc).rpartition("@")
-    user = login.partition(":")[0]
-    # Put together by hand: `urlunsplit` drops the slashes of a socket's URL with no user.
-    return url.replace(f"//{netloc}", f"//{user}@{host}" if user else f"//{host}", 1)
 
 
 def _explain(details: ErrorDetails) -> str:

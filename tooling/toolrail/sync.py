@@ -290,6 +290,8 @@ class Toolrail:
         approval_mode: ApprovalMode = ApprovalMode.DENY_ALL,
         limits: RunLimits | None = None,
         name: str | None = None,
+        chat: str | None = None,
+        chat_messages: int | None = None,
     ) -> Run:
         """Return a new run; see `toolrail.client.Toolrail.open_run`."""
         opened = self._portal.call(
@@ -304,6 +306,8 @@ class Toolrail:
                 approval_mode=approval_mode,
                 limits=limits,
                 name=name,
+                chat=chat,
+                chat_messages=chat_messages,
             )
         )
         return Run(opened, self._portal)

@@ -67,6 +67,9 @@ def try_tool(
     profile: Annotated[
         str | None, typer.Option(help="Ask the policy of this profile first. Default: do not ask.")
     ] = None,
+    chat: Annotated[
+        str | None, typer.Option(help="Chat that the run reads, of the tenant `default`.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole ToolResult.")] = False,
 ) -> None:
     """Run one tool here, without a cluster.
@@ -77,7 +80,15 @@ def try_tool(
     64 wrong usage, 78 wrong settings.
     """
     run_trial = _load("toolrail_workers.trial:run_trial")
-    run_trial(context, name=tool, workspace=workspace, args=args, profile=profile, as_json=as_json)
+    run_trial(
+        context,
+        name=tool,
+        workspace=workspace,
+        args=args,
+        profile=profile,
+        chat=chat,
+        as_json=as_json,
+    )
 
 
 def demo(

@@ -20,8 +20,9 @@ from toolrail.errors import RedisUnavailable
 from toolrail.metrics.process import ProcessMetrics
 from toolrail.metrics.serve import serve_beside
 from toolrail.redis_io import check_version, connect
-from toolrail.settings import Settings, redact_url
+from toolrail.settings import Settings
 from toolrail.supervisor.ready import announce_ready
+from toolrail.urls import redact_url
 from toolrail_workers._celery import run_worker
 from toolrail_workers.app import create_app
 

@@ -46,6 +46,8 @@ from toolrail_schemas import (
 )
 from toolrail_workers.answers import Answers, Spent
 from toolrail_workers.builtin.executor import OWNER, BuiltinExecutor, BuiltinLimits
+from toolrail_workers.builtin.library.facts import LocalFacts, RunFacts
+from toolrail_workers.builtin.library.stores import open_stores
 from toolrail_workers.executor import ClaimedCall
 from toolrail_workers.running import Running
 
@@ -62,6 +64,7 @@ def run_trial(
     workspace: Path | None,
     args: str,
     profile: str | None,
+    chat: str | None,
     as_json: bool,
 ) -> None:
     """Try a tool and print its result.
@@ -82,7 +85,7 @@ def run_trial(
         with tempfile.TemporaryDirectory(prefix="toolrail-try-") as scratch:
             place = Path(scratch) / "workspace" if workspace is None else workspace.absolute()
             policy = policy_of(settings, profile)
-            trial = Trial(settings, place=place, policy=policy, profile=profile)
+            trial = Trial(settings, place=place, policy=policy, profile=profile, chat=chat)
             result = asyncio.run(trial.run(name, arguments))
     for note in trial.notes:
         typer.secho(note, err=True, dim=True)
@@ -105,9 +108,16 @@ class Trial:
     """One tool's call, from its arguments to its result."""
 
     def __init__(
-        self, settings: Settings, *, place: Path, policy: PolicySnapshot, profile: str | None
+        self,
+        settings: Settings,
+        *,
+        place: Path,
+        policy: PolicySnapshot,
+        profile: str | None,
+        chat: str | None = None,
     ) -> None:
         self._settings = settings
+        self._facts = LocalFacts(chat=chat)
         self._place = place
         self._policy = policy
         self._profile = profile or NOBODYS_PROFILE
@@ -143,7 +153,7 @@ class Trial:
     ) -> ToolResult:
         # Only the wanted tool: no child is started for the sake of another one.
         alone = DiscoveredTools({tool.spec.name: tool}, found.broken)
-        executor = OnePlace(alone, self._place, self._settings)
+        executor = OnePlace(alone, self._place, self._settings, self._facts)
         call = self._claimed(tool, arguments, budget)
         await executor.start(lambda: None)
         began_at = time.monotonic()
@@ -212,14 +222,21 @@ class Trial:
 class OnePlace(BuiltinExecutor):
     """The builtin executor with one folder as the workspace of whatever run."""
 
-    def __init__(self, found: DiscoveredTools, place: Path, settings: Settings) -> None:
+    def __init__(
+        self, found: DiscoveredTools, place: Path, settings: Settings, facts: RunFacts
+    ) -> None:
         limits = BuiltinLimits(
             threads=settings.thread_slots,
             children=1,
             calls_per_child=settings.process_child_calls,
             child_memory_bytes=settings.process_memory_bytes,
         )
-        super().__init__(found=found, workspace_root=place.parent, limits=limits)
+        super().__init__(
+            found=found,
+            workspace_root=place.parent,
+            limits=limits,
+            stores=open_stores(settings, facts),
+        )
         self._place = place
 
     def _place_of(self, run_id: str) -> Path:

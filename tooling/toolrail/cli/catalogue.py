@@ -92,6 +92,7 @@ OWN_COMMANDS = (
         "toolrail.cli.approvals:app",
         "Decide about calls that wait for a person.",
     ),
+    OwnCommand("chat", "toolrail.cli.chat:app", "Import the chats that runs can read."),
     OwnCommand("policy", "toolrail.cli.policy:app", "Explain what the policy decides and why."),
     OwnCommand("exporter", "toolrail.cli.exporter:exporter", "Show the totals to Prometheus."),
     OwnCommand("queues", "toolrail.cli.queues:queues", "Show what waits, and since when."),

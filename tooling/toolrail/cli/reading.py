@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from redis.asyncio import Redis
 
 from toolrail.redis_io import connect
-from toolrail.settings import Settings, redact_url
+from toolrail.settings import Settings
+from toolrail.urls import redact_url
 
 
 @asynccontextmanager

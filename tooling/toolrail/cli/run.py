@@ -41,6 +41,7 @@ def open_run(
     name: Annotated[
         str | None, typer.Option(help="The tenant's own name; opened twice it is one run.")
     ] = None,
+    chat: Annotated[str | None, typer.Option(help="Id of a chat that it may read.")] = None,
     approval_mode: Annotated[
         ApprovalMode, typer.Option(help="What happens to a call that needs a person.")
     ] = ApprovalMode.DENY_ALL,
@@ -50,7 +51,12 @@ def open_run(
     async def work() -> None:
         async with Toolrail(settings) as rail:
             run = await rail.open_run(
-                profile=profile, tenant=tenant, user=user, name=name, approval_mode=approval_mode
+                profile=profile,
+                tenant=tenant,
+                user=user,
+                name=name,
+                approval_mode=approval_mode,
+                chat=chat,
             )
             typer.echo(run.id)
 

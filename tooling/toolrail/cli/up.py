@@ -18,11 +18,12 @@ from toolrail.cli.options import CommandExit, UsageError
 from toolrail.cli.start import start
 from toolrail.errors import ConfigError
 from toolrail.policy.load import load_policy
-from toolrail.settings import Settings, redact_url
+from toolrail.settings import Settings
 from toolrail.supervisor.cluster import ONE_OF_EACH, SOURCES, LocalCluster
 from toolrail.supervisor.console import ConsoleSink, JsonSink, LineSink
 from toolrail.supervisor.spec import ChildState
 from toolrail.supervisor.supervisor import ChildNeverReady
+from toolrail.urls import redact_url
 
 _REFUSED = "worker.start_failed: "
 """How a worker's log begins what keeps it from starting."""

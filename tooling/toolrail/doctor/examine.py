@@ -25,7 +25,8 @@ from toolrail.fleet import Fleet
 from toolrail.queues import Queues
 from toolrail.redis_io import connect
 from toolrail.registry import Registry
-from toolrail.settings import Settings, redact_url
+from toolrail.settings import Settings
+from toolrail.urls import redact_url
 
 PATIENCE_S = 2.0
 

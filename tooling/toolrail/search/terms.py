@@ -1,7 +1,8 @@
 """Cut text into the terms that are compared, the same way for tools and for queries.
 
-Is: the tokeniser of semantics 4.8. Is not: weights (`document.py`) or meaning (`lexicon.py`).
-Above: `index.py`, `query.py`. Below: nothing.
+Is: the tokeniser of semantics 4.8, and the plainer one of 5.8 for prose, over the same scripts.
+Is not: weights (`document.py`) or meaning (`lexicon.py`).
+Above: `index.py`, `query.py`, `toolrail.chat`. Below: nothing.
 """
 
 import re
@@ -16,6 +17,9 @@ _CJK = (
 )
 """Han, Hiragana, Katakana, Bopomofo and Hangul: written without spaces between words."""
 _PIECE = re.compile(rf"(?P<cjk>[{_CJK}]+)|(?P<word>(?:(?![{_CJK}])\w)+(?:-(?:(?![{_CJK}])\w)+)*)")
+_PROSE = re.compile(rf"(?P<cjk>[{_CJK}]+)|(?P<word>(?:(?![{_CJK}_])\w)+)")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_CJK_WORD = re.compile(rf"[{_CJK}]+")
 _BORDER = re.compile(
     r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)"
 )
@@ -43,6 +47,31 @@ def terms(text: str) -> list[str]:
         run = piece["cjk"]
         found.extend(_word(piece["word"]) if run is None else _pairs(run))
     return found
+
+
+def words(text: str) -> list[str]:
+    """Return the words of prose, in order, whole and folded (NFKC and casefold), nothing dropped.
+
+    Each character of a Chinese, Japanese or Korean run gives itself with the one after it, the
+    last one only itself: 魔法学 gives 魔法, 法学 and 学. So every character of such a run begins a
+    word, and neighbours in the text are neighbours in the list.
+    """
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    found: list[str] = []
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    for piece in _PROSE.finditer(folded):
+        run = piece["cjk"]
+        if run is None:
+            found.append(piece["word"])
+        else:
+            found += [run[at : at + 2] for at in range(len(run))]
+    return found
+
+
+def is_run(word: str) -> bool:
+    """Return whether a word of `words` is of a run of Chinese, Japanese or Korean."""
+    return _CJK_WORD.fullmatch(word) is not None
 
 
 def runs(text: str) -> Iterator[str]:

@@ -33,6 +33,10 @@ from toolrail.tools import (
 )
 from toolrail_schemas import Source
 from toolrail_workers.builtin.files_named import first_missing, workspace_refs
+from toolrail_workers.builtin.library.asking import Asking
+from toolrail_workers.builtin.library.facts import LedgerFacts
+from toolrail_workers.builtin.library.library import Library
+from toolrail_workers.builtin.library.stores import Stores, is_of_library, open_stores
 from toolrail_workers.builtin.locks import ThreadLocks
 from toolrail_workers.builtin.roots import Roots
 from toolrail_workers.builtin.run_workspace import open_workspace
@@ -78,6 +82,7 @@ class BuiltinExecutor:
         workspace_root: Path,
         limits: BuiltinLimits | None = None,
         roots: Roots | None = None,
+        stores: Stores | None = None,
     ) -> None:
         """Prepare, start nothing.
 
@@ -86,12 +91,14 @@ class BuiltinExecutor:
             workspace_root: Parent of the run workspaces, one directory per run id.
             limits: Threads and children.
             roots: Folders of a workspace; the usual ones when left out.
+            stores: What runs read besides; without them, no tool of the library can run.
         """
         self._tools = found.tools
         self.broken: tuple[BrokenPlugin, ...] = found.broken
         """Plugins that could not be read; the worker runs without them."""
         self._workspace_root = workspace_root
         self._roots = roots or Roots()
+        self._stores = stores
         self._locks = ThreadLocks()
         limits = limits or BuiltinLimits()
         self._threads = ThreadRunner(limits.threads)
@@ -106,7 +113,7 @@ class BuiltinExecutor:
         self._owners = (OwnerSpecs(OWNER, specs),)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
+    def from_settings(cls, settings: Settings, *, stores: Stores | None = None) -> Self:
         """Return the executor of the installed tools and of `settings.tool_modules`.
 
         Raises:
@@ -121,6 +128,7 @@ class BuiltinExecutor:
                 calls_per_child=settings.process_child_calls,
                 child_memory_bytes=settings.process_memory_bytes,
             ),
+            stores=stores,
         )
 
     async def start(self, on_change: Callable[[], None]) -> None:
@@ -129,9 +137,11 @@ class BuiltinExecutor:
             await self._children.start()
 
     async def stop(self) -> None:
-        """Kill the children and let idle threads end."""
+        """Kill the children, let idle threads end, close the stores."""
         self._threads.close()
         await self._children.stop()
+        if self._stores is not None:
+            self._stores.close()
 
     def owners(self) -> Sequence[OwnerSpecs]:
         """Return the installed tools."""
@@ -173,7 +183,13 @@ class BuiltinExecutor:
         self, tool: Tool, call: ClaimedCall, context: ToolContext
     ) -> ToolOutput:
         stop = threading.Event()
-        context = _for_thread(context, stop, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        context = _for_thread(context, stop, loop)
+        if self._stores is not None and is_of_library(tool):
+            library = Library(
+                stores=self._stores, run_id=call.run_id, tenant=call.tenant, ask=Asking(loop)
+            )
+            context = replace(context, library=library)
         work = asyncio.create_task(self._threads.run(lambda: self._work(tool, call, context)))
         try:
             return await asyncio.shield(work)
@@ -198,7 +214,7 @@ class BuiltinExecutor:
     def _work(self, tool: Tool, call: ClaimedCall, context: ToolContext) -> ToolOutput:
         """Do a thread's part of the call: open the workspace, run the function."""
         context.check_alive()
-        if not tool.takes_context:
+        if not tool.takes_context or context.library is not None:
             return tool.run(call.arguments, context)
         with open_workspace(
             self._place_of(call.run_id),
@@ -263,7 +279,14 @@ def create_executor(parts: ExecutorParts) -> BuiltinExecutor:
     Raises:
         ConfigError: Two installed tools share a name.
     """
-    return BuiltinExecutor.from_settings(parts.settings)
+    settings = parts.settings
+    facts = LedgerFacts(
+        parts.redis,
+        prefix=settings.key_prefix,
+        ttl_s=settings.blob_ttl_s,
+        deadline_s=settings.redis_timeout_s,
+    )
+    return BuiltinExecutor.from_settings(settings, stores=open_stores(settings, facts))
 
 
 def _for_thread(
