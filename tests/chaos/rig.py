@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import redis
@@ -187,10 +188,20 @@ class Rig:
             with suppress(ProcessLookupError):
                 self.signal(name, signal.SIGCONT)
 
+    def _lives(self, name: str) -> bool:
+        """Return whether a worker has a process, and no zombie."""
+        try:
+            stat = Path(f"/proc/{self.cluster.pid(name)}/stat").read_text(encoding="utf-8")
+        except (ProcessLookupError, FileNotFoundError):
+            return False
+        return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
     async def rest(self) -> None:
         """Return when every worker is ready, as before the fault, and none is at work."""
         self.heal()
         for name in self.cluster.workers():
+            # One that was killed counts as ready until its supervisor has read its last line.
+            await await_until(partial(self._lives, name), f"{name} lives")
             await self.cluster.wait_ready(name)
 
         # What is still at work after that is for the checker to tell.
