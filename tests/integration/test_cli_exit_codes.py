@@ -27,6 +27,7 @@ WORDS = {
     "approvals show": (APPROVAL,),
     "approvals watch": (),
     "call": ("demo.echo",),
+    "chat import": ("--chat", "c", "/dev/null"),
     "demo": (),
     "dlq discard": ("--by", "ana", APPROVAL),
     "dlq list": (),
@@ -58,6 +59,7 @@ WITHOUT_SETTINGS = {"version": OK, "health": FAILED, "doctor": FAILED}
 """A version has none, a health check knows only a port, and to doctor they are a finding."""
 WITHOUT_REDIS = {
     **WITHOUT_SETTINGS,
+    "chat import": OK,
     "policy check": OK,
     "policy explain": OK,
     "try": OK,

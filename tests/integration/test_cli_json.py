@@ -31,6 +31,7 @@ WORDS = {
     "approvals list": "",
     "approvals show": "{c4}",
     "call": "no.such_tool",
+    "chat import": "--chat c /dev/null",
     "dlq discard": "{l1} --by ana",
     "dlq list": "",
     "dlq redrive": "{l2} --by ana --wait-s 0",

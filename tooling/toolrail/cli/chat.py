@@ -36,8 +36,8 @@ def import_chat(
 ) -> None:
     """Import a chat: all of the file's messages, or none.
 
-    A line is {"role": …, "content": …, "name": …}, or a message as SillyTavern writes it. Bad
-    lines are named by their numbers.
+    A line is {"role": "user", "content": "Hello"}, with a name if wanted, or a message as
+    SillyTavern writes it. Bad lines are named by their numbers.
     """
     if append and replace:
         raise UsageError("--append and --replace exclude each other.", key="--append")
