@@ -68,7 +68,9 @@ async def test_a_frozen_workers_result_is_refused_and_journaled_late(
     result = await caller.answer(call_id, ticket, timeout_s=RECOVERY_S)
     proxy.open("up")
     await await_until(
-        lambda: "tool_result_late" in rig.kinds(call_id), "the late result is journaled"
+        lambda: "tool_result_late" in rig.kinds(call_id),
+        "the late result is journaled",
+        timeout_s=RECOVERY_S,
     )
     rig.signal(name, signal.SIGCONT)
     again = await caller.answer(call_id, ticket, timeout_s=RECOVERY_S)
